@@ -3,39 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
-from farflung.apis.printers import age_of, name_of, part
+from farflung.apis.printers import AGE, NAME, column, part, printer
 from farflung.apis.resource import Group, status
 from farflung.apis.validation import Rules
 from farflung.machinery import names
 from farflung.machinery.errors import Obj
-from farflung.machinery.table import AGE, NAME, Column, Printer
 
 
-def service_cells(obj: Obj, now: datetime) -> list[Any]:
+def hosting_service(obj: Obj) -> str:
     service = part(obj, "spec").get("service")
-    where = f"{service.get('namespace', '')}/{service.get('name', '')}" if service else "Local"
-    return [name_of(obj), where, availability(part(obj, "status")), age_of(obj, now)]
+    return f"{service.get('namespace', '')}/{service.get('name', '')}" if service else "Local"
 
 
-def availability(status: Obj) -> str:
-    conditions = status.get("conditions") or ()
+def availability(obj: Obj) -> str:
+    conditions = part(obj, "status").get("conditions") or ()
     available: Obj = next((one for one in conditions if one.get("type") == "Available"), {})
     word: str = available.get("status", "Unknown")
     reason = available.get("reason")
     return f"{word} ({reason})" if reason and word != "True" else word
 
 
-API_SERVICES: Final = Printer(
-    (
-        NAME,
-        Column("Service", description="The reference to the service that hosts this API endpoint."),
-        Column("Available", description="Whether this service is available."),
-        AGE,
-    ),
-    service_cells,
+API_SERVICES: Final = printer(
+    "",
+    NAME,
+    column("Service", "The reference to the service that hosts this API endpoint.", hosting_service),
+    column("Available", "Whether this service is available.", availability),
+    AGE,
 )
 
 

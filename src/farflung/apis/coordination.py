@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
-from farflung.apis.printers import age_of, described, name_of, part
+from farflung.apis.printers import AGE, NAME, field, printer
 from farflung.apis.resource import Group
 from farflung.apis.rows import ForbiddenField, Format, NotNegative, Optional, Pointer, Positive, Validation, When
 from farflung.apis.validation import (
     Rules,
 )
 from farflung.machinery import names
-from farflung.machinery.errors import Obj
-from farflung.machinery.table import AGE, NAME, Printer
 
-
-def lease_cells(obj: Obj, now: datetime) -> list[Any]:
-    return [name_of(obj), part(obj, "spec").get("holderIdentity", ""), age_of(obj, now)]
-
-
-LEASES: Final = Printer((NAME, described("Holder", "coordination.v1.LeaseSpec.holderIdentity"), AGE), lease_cells)
+LEASES: Final = printer("coordination.v1.Lease", NAME, field("Holder", "spec.holderIdentity"), AGE)
 
 
 # --- Leases ---------------------------------------------------------------------------------------

@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
-from farflung.apis.printers import age_of, deleting, described, name_of, part
+from farflung.apis.printers import AGE, NAME, column, deleting, field, part, printer
 from farflung.apis.resource import Group, status, text
 from farflung.machinery.errors import Obj
-from farflung.machinery.table import AGE, NAME, Column, Printer
-
-
-def age_cells(obj: Obj, now: datetime) -> list[Any]:
-    return [name_of(obj), age_of(obj, now)]
-
-
-NAMES_AND_AGES: Final = Printer((NAME, AGE), age_cells)
-
-
-def claim_cells(obj: Obj, now: datetime) -> list[Any]:
-    return [name_of(obj), claim_state(obj), age_of(obj, now)]
 
 
 def claim_state(claim: Obj) -> str:
@@ -34,32 +21,20 @@ def claim_state(claim: Obj) -> str:
     return ",".join(states)
 
 
-RESOURCE_CLAIMS: Final = Printer(
-    (NAME, Column("State", description="A summary of the current state (allocated, pending, reserved, etc.)."), AGE),
-    claim_cells,
+NAMES_AND_AGES: Final = printer("resource.v1.DeviceClass", NAME, AGE)
+RESOURCE_CLAIMS: Final = printer(
+    "resource.v1.ResourceClaim",
+    NAME,
+    column("State", "A summary of the current state (allocated, pending, reserved, etc.).", claim_state),
+    AGE,
 )
-
-
-def slice_cells(obj: Obj, now: datetime) -> list[Any]:
-    spec = part(obj, "spec")
-    return [
-        name_of(obj),
-        spec.get("nodeName", ""),
-        spec.get("driver", ""),
-        part(spec, "pool").get("name", ""),
-        age_of(obj, now),
-    ]
-
-
-RESOURCE_SLICES: Final = Printer(
-    (
-        NAME,
-        described("Node", "resource.v1.ResourceSliceSpec.nodeName"),
-        described("Driver", "resource.v1.ResourceSliceSpec.driver"),
-        described("Pool", "resource.v1.ResourcePool.name"),
-        AGE,
-    ),
-    slice_cells,
+RESOURCE_SLICES: Final = printer(
+    "resource.v1.ResourceSlice",
+    NAME,
+    field("Node", "spec.nodeName"),
+    field("Driver", "spec.driver"),
+    field("Pool", "spec.pool.name"),
+    AGE,
 )
 
 

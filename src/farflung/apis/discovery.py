@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
-from farflung.apis.printers import age_of, described, name_of, shortened
+from farflung.apis.printers import AGE, NAME, described, field, printer, shortened
 from farflung.apis.resource import Group
 from farflung.apis.rows import (
     Always,
@@ -35,18 +34,10 @@ from farflung.apis.validation import (
 )
 from farflung.machinery import names
 from farflung.machinery.errors import Obj, invalid_value, required
-from farflung.machinery.table import AGE, NAME, Printer
 
 
-def slice_cells(obj: Obj, now: datetime) -> list[Any]:
-    addresses = [one for endpoint in obj.get("endpoints") or () for one in endpoint.get("addresses") or ()]
-    return [
-        name_of(obj),
-        obj.get("addressType", ""),
-        shortened([port_text(port) for port in obj.get("ports") or ()]),
-        shortened(addresses),
-        age_of(obj, now),
-    ]
+def addresses_text(slice_: Obj) -> str:
+    return shortened([one for endpoint in slice_.get("endpoints") or () for one in endpoint.get("addresses") or ()])
 
 
 def port_text(port: Obj) -> str:
@@ -54,15 +45,13 @@ def port_text(port: Obj) -> str:
     return port.get("name", "*") if number is None else str(number)
 
 
-ENDPOINT_SLICES: Final = Printer(
-    (
-        NAME,
-        described("AddressType", "discovery.v1.EndpointSlice.addressType"),
-        described("Ports", "discovery.v1.EndpointSlice.ports"),
-        described("Endpoints", "discovery.v1.EndpointSlice.endpoints"),
-        AGE,
-    ),
-    slice_cells,
+ENDPOINT_SLICES: Final = printer(
+    "discovery.v1.EndpointSlice",
+    NAME,
+    field("AddressType", "addressType"),
+    field("Ports", "ports", None, lambda ports: shortened([port_text(port) for port in ports or ()])),
+    described("Endpoints", "endpoints", addresses_text),
+    AGE,
 )
 
 

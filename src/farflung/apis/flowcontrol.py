@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
-from farflung.apis.printers import NOTHING, age_of, condition_status, described, name_of, part
+from farflung.apis.printers import AGE, NAME, NOTHING, column, condition_status, field, part, printer
 from farflung.apis.resource import Group, status
 from farflung.apis.rows import (
     Always,
@@ -35,63 +34,29 @@ from farflung.apis.validation import (
 )
 from farflung.machinery import names
 from farflung.machinery.errors import Obj, required
-from farflung.machinery.table import AGE, NAME, Column, Printer
 
-
-def flow_schema_cells(obj: Obj, now: datetime) -> list[Any]:
-    spec = part(obj, "spec")
-    return [
-        name_of(obj),
-        part(spec, "priorityLevelConfiguration").get("name", ""),
-        spec.get("matchingPrecedence", 0),
-        part(spec, "distinguisherMethod").get("type", NOTHING),
-        age_of(obj, now),
-        condition_status(part(obj, "status").get("conditions"), "Dangling") or "?",
-    ]
-
-
-FLOW_SCHEMAS: Final = Printer(
-    (
-        NAME,
-        described("PriorityLevel", "flowcontrol.v1.PriorityLevelConfigurationReference.name"),
-        described("MatchingPrecedence", "flowcontrol.v1.FlowSchemaSpec.matchingPrecedence"),
-        described("DistinguisherMethod", "flowcontrol.v1.FlowSchemaSpec.distinguisherMethod"),
-        AGE,
-        Column("MissingPL", description="references a broken or non-existent PriorityLevelConfiguration"),
+FLOW_SCHEMAS: Final = printer(
+    "flowcontrol.v1.FlowSchema",
+    NAME,
+    field("PriorityLevel", "spec.priorityLevelConfiguration.name"),
+    field("MatchingPrecedence", "spec.matchingPrecedence", 0),
+    field("DistinguisherMethod", "spec.distinguisherMethod", None, lambda method: (method or {}).get("type", NOTHING)),
+    AGE,
+    column(
+        "MissingPL",
+        "references a broken or non-existent PriorityLevelConfiguration",
+        lambda obj: condition_status(part(obj, "status").get("conditions"), "Dangling") or "?",
     ),
-    flow_schema_cells,
 )
-
-
-def priority_level_cells(obj: Obj, now: datetime) -> list[Any]:
-    spec = part(obj, "spec")
-    limited = part(spec, "limited")
-    queuing = part(limited, "limitResponse", "queuing")
-    return [
-        name_of(obj),
-        spec.get("type", ""),
-        limited.get("nominalConcurrencyShares", NOTHING),
-        queuing.get("queues", NOTHING),
-        queuing.get("handSize", NOTHING),
-        queuing.get("queueLengthLimit", NOTHING),
-        age_of(obj, now),
-    ]
-
-
-PRIORITY_LEVELS: Final = Printer(
-    (
-        NAME,
-        described("Type", "flowcontrol.v1.PriorityLevelConfigurationSpec.type"),
-        described(
-            "NominalConcurrencyShares",
-            "flowcontrol.v1.LimitedPriorityLevelConfiguration.nominalConcurrencyShares",
-        ),
-        described("Queues", "flowcontrol.v1.QueuingConfiguration.queues"),
-        described("HandSize", "flowcontrol.v1.QueuingConfiguration.handSize"),
-        described("QueueLengthLimit", "flowcontrol.v1.QueuingConfiguration.queueLengthLimit"),
-        AGE,
-    ),
-    priority_level_cells,
+PRIORITY_LEVELS: Final = printer(
+    "flowcontrol.v1.PriorityLevelConfiguration",
+    NAME,
+    field("Type", "spec.type"),
+    field("NominalConcurrencyShares", "spec.limited.nominalConcurrencyShares", NOTHING),
+    field("Queues", "spec.limited.limitResponse.queuing.queues", NOTHING),
+    field("HandSize", "spec.limited.limitResponse.queuing.handSize", NOTHING),
+    field("QueueLengthLimit", "spec.limited.limitResponse.queuing.queueLengthLimit", NOTHING),
+    AGE,
 )
 
 

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
-from farflung.apis.printers import NOTHING, age_of, described, load_balancer_text, name_of, part, selector_text
+from farflung.apis.printers import (
+    AGE,
+    NAME,
+    NOTHING,
+    column,
+    field,
+    load_balancer_text,
+    part,
+    printer,
+    selector_text,
+)
 from farflung.apis.resource import Group, status
 from farflung.apis.rows import (
     ITSELF,
@@ -55,52 +64,21 @@ from farflung.apis.validation import (
 )
 from farflung.machinery import names
 from farflung.machinery.errors import Obj, field_forbidden, invalid_value, qualified, required
-from farflung.machinery.table import AGE, NAME, Column, Printer
 
 SHOWN_HOSTS: Final = 3
 
 
-def ingress_class_cells(obj: Obj, now: datetime) -> list[Any]:
-    spec = part(obj, "spec")
-    parameters = spec.get("parameters")
-    return [
-        name_of(obj),
-        spec.get("controller", ""),
-        parameters_text(parameters) if parameters else NOTHING,
-        age_of(obj, now),
-    ]
-
-
-def parameters_text(parameters: Obj) -> str:
+def parameters_text(ingress_class: Obj) -> str:
+    parameters = part(ingress_class, "spec").get("parameters")
+    if not parameters:
+        return NOTHING
     kind = qualified(parameters.get("kind", ""), parameters.get("apiGroup") or "")
     return f"{kind}/{parameters.get('name', '')}"
 
 
-INGRESS_CLASSES: Final = Printer(
-    (
-        NAME,
-        Column("Controller", description="Controller that is responsible for handling this class"),
-        Column("Parameters", description="A reference to a resource with additional parameters"),
-        AGE,
-    ),
-    ingress_class_cells,
-)
-
-
-def ingress_cells(obj: Obj, now: datetime) -> list[Any]:
-    spec = part(obj, "spec")
-    return [
-        name_of(obj),
-        spec.get("ingressClassName", NOTHING),
-        hosts_text(spec.get("rules") or []),
-        load_balancer_text(part(obj, "status")),
-        "80, 443" if spec.get("tls") else "80",
-        age_of(obj, now),
-    ]
-
-
-def hosts_text(rules: list[Obj]) -> str:
+def hosts_text(ingress: Obj) -> str:
     """The first hosts, and the number of further rules, with or without host."""
+    rules = part(ingress, "spec").get("rules") or []
     shown: list[str] = []
     for rule in rules:
         if len(shown) == SHOWN_HOSTS:
@@ -110,50 +88,44 @@ def hosts_text(rules: list[Obj]) -> str:
     return ",".join(shown) or "*"
 
 
-INGRESSES: Final = Printer(
-    (
-        NAME,
-        Column(
-            "Class",
-            description="The name of the IngressClass resource that should be used for additional configuration",
-        ),
-        Column("Hosts", description="Hosts that incoming requests are matched against before the ingress rule"),
-        Column("Address", description="Address is a list containing ingress points for the load-balancer"),
-        Column("Ports", description="Ports of TLS configurations that open"),
-        AGE,
-    ),
-    ingress_cells,
-)
-
-
-def address_cells(obj: Obj, now: datetime) -> list[Any]:
-    parent = part(obj, "spec").get("parentRef")
-    return [name_of(obj), parent_text(parent) if parent else NOTHING]
-
-
-def parent_text(parent: Obj) -> str:
+def parent_text(parent: Obj | None) -> str:
+    if not parent:
+        return NOTHING
     resource = qualified(parent.get("resource", ""), parent.get("group", "")).lower()
     return "/".join(filter(None, (resource, parent.get("namespace"), parent.get("name", ""))))
 
 
-IP_ADDRESSES: Final = Printer((NAME, described("ParentRef", "networking.v1.IPAddressSpec.parentRef")), address_cells)
-
-
-def network_policy_cells(obj: Obj, now: datetime) -> list[Any]:
-    return [name_of(obj), selector_text(part(obj, "spec", "podSelector")), age_of(obj, now)]
-
-
-NETWORK_POLICIES: Final = Printer(
-    (NAME, described("Pod-Selector", "networking.v1.NetworkPolicySpec.podSelector"), AGE), network_policy_cells
+INGRESS_CLASSES: Final = printer(
+    "networking.v1.IngressClass",
+    NAME,
+    field("Controller", "spec.controller", description="Controller that is responsible for handling this class"),
+    column("Parameters", "A reference to a resource with additional parameters", parameters_text),
+    AGE,
 )
-
-
-def service_range_cells(obj: Obj, now: datetime) -> list[Any]:
-    return [name_of(obj), ",".join(part(obj, "spec").get("cidrs") or ()), age_of(obj, now)]
-
-
-SERVICE_CIDRS: Final = Printer(
-    (NAME, described("CIDRs", "networking.v1.ServiceCIDRSpec.cidrs"), AGE), service_range_cells
+INGRESSES: Final = printer(
+    "networking.v1.Ingress",
+    NAME,
+    field(
+        "Class",
+        "spec.ingressClassName",
+        NOTHING,
+        description="The name of the IngressClass resource that should be used for additional configuration",
+    ),
+    column("Hosts", "Hosts that incoming requests are matched against before the ingress rule", hosts_text),
+    column("Address", "Address is a list containing ingress points for the load-balancer", load_balancer_text),
+    column(
+        "Ports",
+        "Ports of TLS configurations that open",
+        lambda obj: "80, 443" if part(obj, "spec").get("tls") else "80",
+    ),
+    AGE,
+)
+IP_ADDRESSES: Final = printer("networking.v1.IPAddress", NAME, field("ParentRef", "spec.parentRef", None, parent_text))
+NETWORK_POLICIES: Final = printer(
+    "networking.v1.NetworkPolicy", NAME, field("Pod-Selector", "spec.podSelector", None, selector_text), AGE
+)
+SERVICE_CIDRS: Final = printer(
+    "networking.v1.ServiceCIDR", NAME, field("CIDRs", "spec.cidrs", None, lambda found: ",".join(found or ())), AGE
 )
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
-from farflung.apis.printers import age_of, name_of, part
+from farflung.apis.printers import AGE, NAME, field, printer
 from farflung.apis.resource import Group, status
 from farflung.apis.rows import Check, Default, Defaults, Enum, NotNegative, Optional, Pointer, Validation, new_status
 from farflung.apis.validation import (
@@ -21,33 +20,32 @@ from farflung.apis.validation import (
 )
 from farflung.machinery import names
 from farflung.machinery.errors import Obj, invalid_value
-from farflung.machinery.table import AGE, NAME, Column, Printer
 
-
-def budget_cells(obj: Obj, now: datetime) -> list[Any]:
-    spec = part(obj, "spec")
-    return [
-        name_of(obj),
-        str(spec.get("minAvailable", "N/A")),
-        str(spec.get("maxUnavailable", "N/A")),
-        part(obj, "status").get("disruptionsAllowed", 0),
-        age_of(obj, now),
-    ]
-
-
-POD_DISRUPTION_BUDGETS: Final = Printer(
-    (
-        NAME,
-        Column("Min Available", description="The minimum number of pods that must be available."),
-        Column("Max Unavailable", description="The maximum number of pods that may be unavailable."),
-        Column(
-            "Allowed Disruptions",
-            "integer",
-            description="Calculated number of pods that may be disrupted at this time.",
-        ),
-        AGE,
+POD_DISRUPTION_BUDGETS: Final = printer(
+    "policy.v1.PodDisruptionBudget",
+    NAME,
+    field(
+        "Min Available",
+        "spec.minAvailable",
+        "N/A",
+        str,
+        description="The minimum number of pods that must be available.",
     ),
-    budget_cells,
+    field(
+        "Max Unavailable",
+        "spec.maxUnavailable",
+        "N/A",
+        str,
+        description="The maximum number of pods that may be unavailable.",
+    ),
+    field(
+        "Allowed Disruptions",
+        "status.disruptionsAllowed",
+        0,
+        type="integer",
+        description="Calculated number of pods that may be disrupted at this time.",
+    ),
+    AGE,
 )
 
 

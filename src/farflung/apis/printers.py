@@ -1,29 +1,88 @@
-"""Printer columns that several groups share: columns with the API's descriptions, and cell functions."""
+"""Printers of built-in kinds as rows: a column, its description and its cell.
+
+    LEASES = printer("coordination.v1.Lease", NAME, field("Holder", "spec.holderIdentity"), AGE)
+
+A `field` shows the value at a path, and is described as the API describes that field.  A `described` column shows
+another value of the object under that description, a `column` has a description of its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from farflung.apis.definitions import definition
-from farflung.machinery import times
+from farflung.machinery import table, times
 from farflung.machinery.errors import Obj
-from farflung.machinery.table import Column
+from farflung.machinery.table import Column, Printer
 
 NOTHING: Final = "<none>"
 UNSET: Final = "<unset>"
 UNKNOWN: Final = "<unknown>"
 
-CONTAINERS: Final = Column("Containers", description="Names of each container in the template.", priority=1)
-IMAGES: Final = Column("Images", description="Images referenced by each container in the template.", priority=1)
+API: Final = "io.k8s.api."
 
 
-def described(name: str, of: str, type: str = "string", format: str = "", priority: int = 0) -> Column:
-    """A column described as a field is: `described("Node", "core.v1.PodSpec.nodeName")`."""
-    kind, _, field = of.rpartition(".")
-    properties = definition(f"io.k8s.api.{kind}")["properties"]
-    return Column(name, type, format, properties[field].get("description", ""), priority)
+@dataclass(frozen=True, slots=True)
+class PrinterRow:
+    name: str
+    cell: Callable[[Obj, datetime], Any]  #: (object, now) → the value
+    path: str = ""  #: of the field that has its description
+    description: str = ""
+    type: str = "string"
+    format: str = ""
+    priority: int = 0
+
+    def column(self, kind: str) -> Column:
+        description = self.description or describe_field(kind, self.path)
+        return Column(self.name, self.type, self.format, description, self.priority)
+
+
+def describe_field(kind: str, path: str) -> str:
+    """What the API says of a field: `describe_field("core.v1.Pod", "spec.nodeName")`."""
+    name, found = f"{API}{kind}", {}
+    for member in filter(None, path.split(".")):
+        found = definition(name)["properties"][member]
+        name = found.get("$ref", "").rpartition("/")[2]
+    return str(found.get("description", ""))
+
+
+def field(
+    name: str, path: str, otherwise: Any = "", show: Callable[[Any], Any] | None = None, **look: Any
+) -> PrinterRow:
+    """The value at a path, or a function of it; `otherwise`: the value of an absent field.  `look`: type, format,
+    priority and description of the column."""
+    *holders, last = path.split(".")
+
+    def cell(obj: Obj, now: datetime) -> Any:
+        found = part(obj, *holders).get(last, otherwise)
+        return found if show is None else show(found)
+
+    return PrinterRow(name, cell, path, **look)
+
+
+def no_cell(obj: Obj) -> None:
+    """Of a row in `columns`: the kind has one function for all cells."""
+
+
+def described(name: str, path: str, cell: Callable[[Obj], Any] = no_cell, **look: Any) -> PrinterRow:
+    return PrinterRow(name, lambda obj, now: cell(obj), path, **look)
+
+
+def column(name: str, description: str, cell: Callable[[Obj], Any] = no_cell, **look: Any) -> PrinterRow:
+    return PrinterRow(name, lambda obj, now: cell(obj), description=description, **look)
+
+
+def printer(kind: str, *rows: PrinterRow) -> Printer:
+    """`kind`: of the API, as `core.v1.ConfigMap`."""
+    cells = [row.cell for row in rows]
+    return Printer(columns(kind, *rows), lambda obj, now: [cell(obj, now) for cell in cells])
+
+
+def columns(kind: str, *rows: PrinterRow) -> tuple[Column, ...]:
+    return tuple(row.column(kind) for row in rows)
 
 
 # --- of any object -------------------------------------------------------------------------------
@@ -36,6 +95,10 @@ def name_of(obj: Obj) -> str:
 
 def age_of(obj: Obj, now: datetime) -> str:
     return times.age((obj.get("metadata") or {}).get("creationTimestamp"), now)
+
+
+NAME: Final = column("Name", table.NAME.description, name_of, format="name")
+AGE: Final = PrinterRow("Age", age_of, description=table.AGE.description)
 
 
 def part(obj: Obj, *path: str) -> Obj:
@@ -101,13 +164,17 @@ def selector_text(selector: Obj | None, empty: str = NOTHING, invalid: str = "<e
     return ",".join(text for _, text in sorted(parts, key=lambda part: part[0])) or empty
 
 
-def container_cells(pod_spec: Obj) -> list[str]:
-    """The names and the images of its containers, for the columns CONTAINERS and IMAGES."""
-    containers = pod_spec.get("containers") or ()
-    return [
-        ",".join(container.get("name", "") for container in containers),
-        ",".join(container.get("image", "") for container in containers),
-    ]
+def containers(path: str, priority: int = 1) -> tuple[PrinterRow, PrinterRow]:
+    """The names and the images of the containers of a pod spec."""
+
+    def listed(member: str) -> Callable[[Obj], str]:
+        return lambda obj: ",".join(one.get(member, "") for one in part(obj, *path.split(".")).get("containers") or ())
+
+    names, images = "Names of each container in the template.", "Images referenced by each container in the template."
+    return (
+        column("Containers", names, listed("name"), priority=priority),
+        column("Images", images, listed("image"), priority=priority),
+    )
 
 
 def shortened(items: Sequence[Any], limit: int = 3, empty: str = UNSET) -> str:
@@ -118,9 +185,9 @@ def shortened(items: Sequence[Any], limit: int = 3, empty: str = UNSET) -> str:
     return text or empty
 
 
-def load_balancer_text(status: Obj) -> str:
+def load_balancer_text(obj: Obj) -> str:
     """The addresses of a Service's or an Ingress's load balancer."""
-    points = part(status, "loadBalancer").get("ingress") or ()
+    points = part(obj, "status", "loadBalancer").get("ingress") or ()
     return ",".join(sorted({address for point in points if (address := point.get("ip") or point.get("hostname"))}))
 
 
@@ -128,8 +195,10 @@ def boolean_text(value: bool | None) -> str:
     return UNSET if value is None else str(value)
 
 
-def replica_cells(obj: Obj, now: datetime) -> list[Any]:
-    """The cells of ReplicaSets and ReplicationControllers, except for the selector."""
-    spec, status = part(obj, "spec"), part(obj, "status")
-    counts = [spec.get("replicas", 0), status.get("replicas", 0), status.get("readyReplicas", 0)]
-    return [name_of(obj), *counts, age_of(obj, now), *container_cells(part(spec, "template", "spec"))]
+TEMPLATE: Final = containers("spec.template.spec")
+#: of ReplicaSets and ReplicationControllers
+REPLICAS: Final = (
+    field("Desired", "spec.replicas", 0, type="integer"),
+    field("Current", "status.replicas", 0, type="integer"),
+    field("Ready", "status.readyReplicas", 0, type="integer"),
+)

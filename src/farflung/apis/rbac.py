@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from farflung.apis.names import RBAC_GROUP
-from farflung.apis.printers import age_of, name_of, part
+from farflung.apis.printers import AGE, NAME, PrinterRow, column, part, printer
 from farflung.apis.resource import Group
 from farflung.apis.rows import (
     Always,
@@ -26,39 +25,35 @@ from farflung.apis.rows import (
 from farflung.apis.validation import LARGEST_FOLLOWED, Errors, Rules, check_name, check_selector, check_supported
 from farflung.machinery import names
 from farflung.machinery.errors import FieldError, Obj, invalid_value, not_supported, required, too_many
-from farflung.machinery.table import AGE, NAME, Column, Printer
+from farflung.machinery.table import Printer
 
 UNRESOLVED = "If the RoleRef cannot be resolved, the Authorizer must return an error."
 
 
-def binding_cells(obj: Obj, now: datetime) -> list[Any]:
-    role = part(obj, "roleRef")
-    subjects = obj.get("subjects") or ()
-    return [
-        name_of(obj),
-        f"{role.get('kind', '')}/{role.get('name', '')}",
-        age_of(obj, now),
-        ", ".join(one.get("name", "") for one in subjects if one.get("kind") == "User"),
-        ", ".join(one.get("name", "") for one in subjects if one.get("kind") == "Group"),
-        ", ".join(
-            f"{one.get('namespace', '')}/{one.get('name', '')}"
-            for one in subjects
-            if one.get("kind") == "ServiceAccount"
-        ),
-    ]
+def subjects(kind: str, noun: str, name: Callable[[Obj], str]) -> PrinterRow:
+    """The names of the subjects of a kind."""
+
+    def cell(binding: Obj) -> str:
+        return ", ".join(name(one) for one in binding.get("subjects") or () if one.get("kind") == kind)
+
+    plural = f"{kind}s"
+    return column(plural, f"{plural} in the {noun}", cell, priority=1)
+
+
+def role_text(binding: Obj) -> str:
+    role = part(binding, "roleRef")
+    return f"{role.get('kind', '')}/{role.get('name', '')}"
 
 
 def binding_printer(noun: str, reference: str) -> Printer:
-    return Printer(
-        (
-            NAME,
-            Column("Role", description=f"{reference} {UNRESOLVED}"),
-            AGE,
-            Column("Users", description=f"Users in the {noun}", priority=1),
-            Column("Groups", description=f"Groups in the {noun}", priority=1),
-            Column("ServiceAccounts", description=f"ServiceAccounts in the {noun}", priority=1),
-        ),
-        binding_cells,
+    return printer(
+        "rbac.v1.RoleBinding",
+        NAME,
+        column("Role", f"{reference} {UNRESOLVED}", role_text),
+        AGE,
+        subjects("User", noun, lambda user: user.get("name", "")),
+        subjects("Group", noun, lambda group: group.get("name", "")),
+        subjects("ServiceAccount", noun, lambda one: f"{one.get('namespace', '')}/{one.get('name', '')}"),
     )
 
 

@@ -3,37 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
-from farflung.apis.printers import age_of, described, name_of
+from farflung.apis.printers import AGE, NAME, field, printer
 from farflung.apis.resource import Group
 from farflung.apis.rows import Always, Check, Default, Defaults, Enum, Validation, immutable
 from farflung.apis.validation import Errors, Rules
 from farflung.machinery import names
 from farflung.machinery.errors import Obj, field_forbidden
-from farflung.machinery.table import AGE, NAME, Printer
 
-
-def priority_class_cells(obj: Obj, now: datetime) -> list[Any]:
-    return [
-        name_of(obj),
-        obj.get("value", 0),
-        obj.get("globalDefault", False),
-        age_of(obj, now),
-        obj.get("preemptionPolicy", ""),
-    ]
-
-
-PRIORITY_CLASSES: Final = Printer(
-    (
-        NAME,
-        described("Value", "scheduling.v1.PriorityClass.value", "integer"),
-        described("Global-Default", "scheduling.v1.PriorityClass.globalDefault", "boolean"),
-        AGE,
-        described("PreemptionPolicy", "scheduling.v1.PriorityClass.preemptionPolicy"),
-    ),
-    priority_class_cells,
+PRIORITY_CLASSES: Final = printer(
+    "scheduling.v1.PriorityClass",
+    NAME,
+    field("Value", "value", 0, type="integer"),
+    field("Global-Default", "globalDefault", False, type="boolean"),
+    AGE,
+    field("PreemptionPolicy", "preemptionPolicy"),
 )
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any, Final
+from dataclasses import replace
+from typing import Final
 
-from farflung.apis.printers import NOTHING, UNKNOWN, UNSET, age_of, described, name_of, part
+from farflung.apis.printers import AGE, NAME, NOTHING, UNKNOWN, UNSET, described, field, part, printer
 from farflung.apis.resource import Group, status
 from farflung.machinery.errors import Obj
-from farflung.machinery.table import AGE, NAME, Column, Printer
 
 SHOWN_METRICS: Final = 2
 
@@ -22,22 +21,12 @@ SOURCES: Final = {
 }
 
 
-def autoscaler_cells(obj: Obj, now: datetime) -> list[Any]:
-    spec, status = part(obj, "spec"), part(obj, "status")
-    target = part(spec, "scaleTargetRef")
-    least = spec.get("minReplicas")
-    return [
-        name_of(obj),
-        f"{target.get('kind', '')}/{target.get('name', '')}",
-        metrics_text(spec, status),
-        UNSET if least is None else str(least),
-        spec.get("maxReplicas", 0),
-        status.get("currentReplicas", 0),
-        age_of(obj, now),
-    ]
+def target_text(target: Obj | None) -> str:
+    return f"{(target or {}).get('kind', '')}/{(target or {}).get('name', '')}"
 
 
-def metrics_text(spec: Obj, status: Obj) -> str:
+def metrics_text(autoscaler: Obj) -> str:
+    spec, status = part(autoscaler, "spec"), part(autoscaler, "status")
     metrics, current = spec.get("metrics"), status.get("currentMetrics") or []
     if metrics is None and spec.get("targetCPUUtilizationPercentage") is not None:
         return processor_text(spec, status)
@@ -85,38 +74,23 @@ def percent(value: Obj, absent: str) -> str:
     return absent if utilization is None else f"{utilization}%"
 
 
-AUTOSCALERS: Final = Printer(
-    (
-        NAME,
-        described("Reference", "autoscaling.v2.HorizontalPodAutoscalerSpec.scaleTargetRef"),
-        described("Targets", "autoscaling.v2.HorizontalPodAutoscalerSpec.metrics"),
-        described("MinPods", "autoscaling.v2.HorizontalPodAutoscalerSpec.minReplicas"),
-        described("MaxPods", "autoscaling.v2.HorizontalPodAutoscalerSpec.maxReplicas"),
-        described("Replicas", "autoscaling.v2.HorizontalPodAutoscalerStatus.currentReplicas"),
-        AGE,
-    ),
-    autoscaler_cells,
+AUTOSCALERS: Final = printer(
+    "autoscaling.v2.HorizontalPodAutoscaler",
+    NAME,
+    field("Reference", "spec.scaleTargetRef", show=target_text),
+    described("Targets", "spec.metrics", metrics_text),
+    field("MinPods", "spec.minReplicas", None, lambda least: UNSET if least is None else str(least)),
+    field("MaxPods", "spec.maxReplicas", 0),
+    field("Replicas", "status.currentReplicas", 0),
+    AGE,
 )
-
-
-def scale_cells(obj: Obj, now: datetime) -> list[Any]:
-    return [
-        name_of(obj),
-        part(obj, "spec").get("replicas", 0),
-        part(obj, "status").get("replicas", 0),
-        age_of(obj, now),
-    ]
-
-
 #: of the subresource `scale`
-SCALES: Final = Printer(
-    (
-        Column("Name", description=NAME.description),
-        described("Desired", "autoscaling.v1.ScaleSpec.replicas", "integer"),
-        described("Available", "autoscaling.v1.ScaleStatus.replicas", "integer"),
-        AGE,
-    ),
-    scale_cells,
+SCALES: Final = printer(
+    "autoscaling.v1.Scale",
+    replace(NAME, format=""),
+    field("Desired", "spec.replicas", 0, type="integer"),
+    field("Available", "status.replicas", 0, type="integer"),
+    AGE,
 )
 
 

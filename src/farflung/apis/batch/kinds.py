@@ -3,73 +3,29 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from farflung.apis.printers import (
-    CONTAINERS,
-    IMAGES,
+    AGE,
+    NAME,
     NOTHING,
-    age_of,
+    TEMPLATE,
+    PrinterRow,
     boolean_text,
+    column,
     condition_status,
-    container_cells,
+    containers,
     deleting,
     described,
+    field,
     moment,
-    name_of,
     part,
+    printer,
     selector_text,
 )
 from farflung.apis.resource import Group, count, status
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
-from farflung.machinery.table import AGE, NAME, Column, Printer
-
-
-def cron_job_cells(obj: Obj, now: datetime) -> list[Any]:
-    spec, status = part(obj, "spec"), part(obj, "status")
-    scheduled = status.get("lastScheduleTime")
-    return [
-        name_of(obj),
-        spec.get("schedule", ""),
-        spec.get("timeZone", NOTHING),
-        boolean_text(spec.get("suspend")),
-        len(status.get("active") or ()),
-        times.age(scheduled, now) if scheduled else NOTHING,
-        age_of(obj, now),
-        *container_cells(part(spec, "jobTemplate", "spec", "template", "spec")),
-        selector_text(part(spec, "jobTemplate", "spec").get("selector")),
-    ]
-
-
-CRON_JOBS: Final = Printer(
-    (
-        NAME,
-        described("Schedule", "batch.v1.CronJobSpec.schedule"),
-        described("Timezone", "batch.v1.CronJobSpec.timeZone"),
-        described("Suspend", "batch.v1.CronJobSpec.suspend", "boolean"),
-        described("Active", "batch.v1.CronJobStatus.active", "integer"),
-        described("Last Schedule", "batch.v1.CronJobStatus.lastScheduleTime"),
-        AGE,
-        CONTAINERS,
-        IMAGES,
-        described("Selector", "batch.v1.JobSpec.selector", priority=1),
-    ),
-    cron_job_cells,
-)
-
-
-def job_cells(obj: Obj, now: datetime) -> list[Any]:
-    spec = part(obj, "spec")
-    return [
-        name_of(obj),
-        job_status(obj),
-        completions_text(obj),
-        duration_text(part(obj, "status"), now),
-        age_of(obj, now),
-        *container_cells(part(spec, "template", "spec")),
-        selector_text(spec.get("selector")),
-    ]
 
 
 def job_status(job: Obj) -> str:
@@ -92,23 +48,38 @@ def completions_text(job: Obj) -> str:
     return f"{succeeded}/1 of {parallelism}" if parallelism > 1 else f"{succeeded}/1"
 
 
-def duration_text(status: Obj, now: datetime) -> str:
+def duration_text(job: Obj, now: datetime) -> str:
+    status = part(job, "status")
     started = moment(status.get("startTime"))
     return "" if started is None else times.human((moment(status.get("completionTime")) or now) - started)
 
 
-JOBS: Final = Printer(
-    (
-        NAME,
-        Column("Status", description="Status of the job."),
-        described("Completions", "batch.v1.JobStatus.succeeded"),
-        Column("Duration", description="Time required to complete the job."),
-        AGE,
-        CONTAINERS,
-        IMAGES,
-        described("Selector", "batch.v1.JobSpec.selector", priority=1),
-    ),
-    job_cells,
+def last_schedule(cron_job: Obj, now: datetime) -> str:
+    scheduled = part(cron_job, "status").get("lastScheduleTime")
+    return times.age(scheduled, now) if scheduled else NOTHING
+
+
+CRON_JOBS: Final = printer(
+    "batch.v1.CronJob",
+    NAME,
+    field("Schedule", "spec.schedule"),
+    field("Timezone", "spec.timeZone", NOTHING),
+    field("Suspend", "spec.suspend", None, boolean_text, type="boolean"),
+    field("Active", "status.active", None, lambda active: len(active or ()), type="integer"),
+    PrinterRow("Last Schedule", last_schedule, "status.lastScheduleTime"),
+    AGE,
+    *containers("spec.jobTemplate.spec.template.spec"),
+    field("Selector", "spec.jobTemplate.spec.selector", None, selector_text, priority=1),
+)
+JOBS: Final = printer(
+    "batch.v1.Job",
+    NAME,
+    column("Status", "Status of the job.", job_status),
+    described("Completions", "status.succeeded", completions_text),
+    PrinterRow("Duration", duration_text, description="Time required to complete the job."),
+    AGE,
+    *TEMPLATE,
+    field("Selector", "spec.selector", None, selector_text, priority=1),
 )
 
 

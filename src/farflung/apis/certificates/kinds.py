@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-from typing import Any, Final
+from datetime import timedelta
+from typing import Final
 
 from farflung.apis.names import CERTIFICATES_GROUP
-from farflung.apis.printers import NOTHING, age_of, described, name_of, part
+from farflung.apis.printers import AGE, NAME, NOTHING, described, field, part, printer
 from farflung.apis.resource import CHANGE, Group, Subresource, status, text
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
-from farflung.machinery.table import AGE, NAME, Printer
 
 
-def request_cells(obj: Obj, now: datetime) -> list[Any]:
-    spec = part(obj, "spec")
-    seconds = spec.get("expirationSeconds")
-    return [
-        name_of(obj),
-        age_of(obj, now),
-        spec.get("signerName") or NOTHING,
-        spec.get("username", ""),
-        NOTHING if seconds is None else times.human(timedelta(seconds=seconds)),
-        request_condition(part(obj, "status")),
-    ]
-
-
-def request_condition(status: Obj) -> str:
+def request_condition(request: Obj) -> str:
+    status = part(request, "status")
     types = {condition.get("type") for condition in status.get("conditions") or ()}
     words = ["Denied" if "Denied" in types else "Approved" if "Approved" in types else "Pending"]
     if "Failed" in types:
@@ -36,16 +23,18 @@ def request_condition(status: Obj) -> str:
     return ",".join(words)
 
 
-CERTIFICATE_SIGNING_REQUESTS: Final = Printer(
-    (
-        NAME,
-        AGE,
-        described("SignerName", "certificates.v1.CertificateSigningRequestSpec.signerName"),
-        described("Requestor", "certificates.v1.CertificateSigningRequestSpec.request"),
-        described("RequestedDuration", "certificates.v1.CertificateSigningRequestSpec.expirationSeconds"),
-        described("Condition", "certificates.v1.CertificateSigningRequestStatus.conditions"),
-    ),
-    request_cells,
+def duration_text(seconds: int | None) -> str:
+    return NOTHING if seconds is None else times.human(timedelta(seconds=seconds))
+
+
+CERTIFICATE_SIGNING_REQUESTS: Final = printer(
+    "certificates.v1.CertificateSigningRequest",
+    NAME,
+    AGE,
+    field("SignerName", "spec.signerName", show=lambda name: name or NOTHING),
+    described("Requestor", "spec.request", lambda request: part(request, "spec").get("username", "")),
+    field("RequestedDuration", "spec.expirationSeconds", None, duration_text),
+    described("Condition", "status.conditions", request_condition),
 )
 
 

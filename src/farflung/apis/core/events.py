@@ -39,7 +39,7 @@ OLDER_NAMES: Final = {
 
 
 def event_cells(event: Obj, now: datetime) -> list[Any]:
-    return core_printers.event_cells({OLDER_NAMES.get(name, name): value for name, value in event.items()}, now)
+    return core_printers.EVENTS.cells({OLDER_NAMES.get(name, name): value for name, value in event.items()}, now)
 
 
 EVENTS: Final = Printer(core_printers.EVENTS.columns, event_cells)

@@ -3,141 +3,122 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
 from farflung.apis.names import BETA_STORAGE_CLASS, POD_SCHEDULED
 from farflung.apis.printers import (
-    CONTAINERS,
-    IMAGES,
+    AGE,
+    NAME,
     NOTHING,
+    REPLICAS,
+    TEMPLATE,
     UNKNOWN,
     UNSET,
+    PrinterRow,
     age_of,
+    column,
+    columns,
     condition_status,
-    container_cells,
+    containers,
     deleting,
     described,
+    field,
     labels_text,
     load_balancer_text,
     moment,
     name_of,
     part,
-    replica_cells,
+    printer,
     shortened,
 )
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
-from farflung.machinery.table import AGE, NAME, Column, Printer
+from farflung.machinery.table import Printer
 
 # --- small kinds ---------------------------------------------------------------------------------
 
 
-def component_status_cells(obj: Obj, now: datetime) -> list[Any]:
-    healthy: Obj = next((one for one in obj.get("conditions") or () if one.get("type") == "Healthy"), {})
-    word = "Unknown" if not healthy else "Healthy" if healthy.get("status") == "True" else "Unhealthy"
-    return [name_of(obj), word, healthy.get("message", ""), healthy.get("error", "")]
+def healthy(status: Obj) -> Obj:
+    found: Obj = next((one for one in status.get("conditions") or () if one.get("type") == "Healthy"), {})
+    return found
 
 
-COMPONENT_STATUSES: Final = Printer(
-    (
-        NAME,
-        Column("Status", description="Status of the component conditions"),
-        Column("Message", description="Message of the component conditions"),
-        Column("Error", description="Error of the component conditions"),
+def health_text(status: Obj) -> str:
+    found = healthy(status)
+    return "Unknown" if not found else "Healthy" if found.get("status") == "True" else "Unhealthy"
+
+
+COMPONENT_STATUSES: Final = printer(
+    "core.v1.ComponentStatus",
+    NAME,
+    column("Status", "Status of the component conditions", health_text),
+    column("Message", "Message of the component conditions", lambda obj: healthy(obj).get("message", "")),
+    column("Error", "Error of the component conditions", lambda obj: healthy(obj).get("error", "")),
+)
+CONFIG_MAPS: Final = printer(
+    "core.v1.ConfigMap",
+    NAME,
+    described("Data", "data", lambda obj: len(obj.get("data") or ()) + len(obj.get("binaryData") or ())),
+    AGE,
+)
+SECRETS: Final = printer(
+    "core.v1.Secret", NAME, field("Type", "type"), field("Data", "data", None, lambda data: len(data or ())), AGE
+)
+SERVICE_ACCOUNTS: Final = printer(
+    "core.v1.ServiceAccount", NAME, field("Secrets", "secrets", None, lambda secrets: len(secrets or ())), AGE
+)
+NAMESPACES: Final = printer(
+    "core.v1.Namespace", NAME, field("Status", "status.phase", description="The status of the namespace"), AGE
+)
+
+
+def amounts_text(quota: Obj, *, limits: bool) -> str:
+    """The used and the hard amounts of limits, or of everything else."""
+    hard, used = part(quota, "status", "hard"), part(quota, "status", "used")
+    shown = [name for name in sorted(hard) if name.startswith("limits.") == limits]
+    return ", ".join(f"{name}: {used.get(name, 0)}/{hard[name]}" for name in shown)
+
+
+RESOURCE_QUOTAS: Final = printer(
+    "core.v1.ResourceQuota",
+    NAME,
+    column(
+        "Request",
+        "Request represents a minimum amount of cpu/memory that a container may consume.",
+        lambda quota: amounts_text(quota, limits=False),
     ),
-    component_status_cells,
-)
-
-
-def config_map_cells(obj: Obj, now: datetime) -> list[Any]:
-    return [name_of(obj), len(obj.get("data") or ()) + len(obj.get("binaryData") or ()), age_of(obj, now)]
-
-
-CONFIG_MAPS: Final = Printer((NAME, described("Data", "core.v1.ConfigMap.data"), AGE), config_map_cells)
-
-
-def secret_cells(obj: Obj, now: datetime) -> list[Any]:
-    return [name_of(obj), obj.get("type", ""), len(obj.get("data") or ()), age_of(obj, now)]
-
-
-SECRETS: Final = Printer(
-    (NAME, described("Type", "core.v1.Secret.type"), described("Data", "core.v1.Secret.data"), AGE), secret_cells
-)
-
-
-def service_account_cells(obj: Obj, now: datetime) -> list[Any]:
-    return [name_of(obj), len(obj.get("secrets") or ()), age_of(obj, now)]
-
-
-SERVICE_ACCOUNTS: Final = Printer(
-    (NAME, described("Secrets", "core.v1.ServiceAccount.secrets"), AGE), service_account_cells
-)
-
-
-def namespace_cells(obj: Obj, now: datetime) -> list[Any]:
-    return [name_of(obj), part(obj, "status").get("phase", ""), age_of(obj, now)]
-
-
-NAMESPACES: Final = Printer((NAME, Column("Status", description="The status of the namespace"), AGE), namespace_cells)
-
-
-def resource_quota_cells(obj: Obj, now: datetime) -> list[Any]:
-    hard, used = part(obj, "status", "hard"), part(obj, "status", "used")
-    requests: list[str] = []
-    limits: list[str] = []
-    for resource in sorted(hard):
-        shown = limits if resource.startswith("limits.") else requests
-        shown.append(f"{resource}: {used.get(resource, 0)}/{hard[resource]}")
-    return [name_of(obj), ", ".join(requests), ", ".join(limits), age_of(obj, now)]
-
-
-RESOURCE_QUOTAS: Final = Printer(
-    (
-        NAME,
-        Column(
-            "Request",
-            description="Request represents a minimum amount of cpu/memory that a container may consume.",
-        ),
-        Column(
-            "Limit",
-            description=(
-                "Limits control the maximum amount of cpu/memory that a container may use independent of contention "
-                "on the node."
-            ),
-        ),
-        AGE,
+    column(
+        "Limit",
+        "Limits control the maximum amount of cpu/memory that a container may use independent of contention on the "
+        "node.",
+        lambda quota: amounts_text(quota, limits=True),
     ),
-    resource_quota_cells,
+    AGE,
 )
 
 # --- events --------------------------------------------------------------------------------------
 
 
-def event_cells(event: Obj, now: datetime) -> list[Any]:
-    """The cells of an Event of the core group."""
+def first_seen(event: Obj, now: datetime) -> str:
+    return times.age(event.get("firstTimestamp") or event.get("eventTime"), now)
+
+
+def last_seen(event: Obj, now: datetime) -> str:
+    if series := event.get("series"):
+        return times.age(series.get("lastObservedTime"), now)
+    return times.age(event["lastTimestamp"], now) if event.get("lastTimestamp") else first_seen(event, now)
+
+
+def event_count(event: Obj) -> int:
     series = event.get("series")
-    first = times.age(event.get("firstTimestamp") or event.get("eventTime"), now)
-    last = times.age(event["lastTimestamp"], now) if event.get("lastTimestamp") else first
-    if series:
-        last = times.age(series.get("lastObservedTime"), now)
+    count: int = series.get("count", 0) if series else event.get("count") or 1
+    return count
+
+
+def event_target(event: Obj) -> str:
     involved = part(event, "involvedObject")
-    return [
-        last,
-        event.get("type", ""),
-        event.get("reason", ""),
-        event_target(involved),
-        involved.get("fieldPath", ""),
-        event_source_text(event),
-        event.get("message", "").strip(),
-        first,
-        series.get("count", 0) if series else event.get("count") or 1,
-        name_of(event),
-    ]
-
-
-def event_target(involved: Obj) -> str:
     kind, name = involved.get("kind", "").lower(), involved.get("name", "")
     return f"{kind}/{name}" if name else kind
 
@@ -149,32 +130,26 @@ def event_source_text(event: Obj) -> str:
     return f"{component}, {instance}" if instance else component
 
 
-EVENTS: Final = Printer(
-    (
-        described("Last Seen", "core.v1.Event.lastTimestamp"),
-        described("Type", "core.v1.Event.type"),
-        described("Reason", "core.v1.Event.reason"),
-        described("Object", "core.v1.Event.involvedObject"),
-        described("Subobject", "core.v1.ObjectReference.fieldPath", priority=1),
-        described("Source", "core.v1.Event.source", priority=1),
-        described("Message", "core.v1.Event.message"),
-        described("First Seen", "core.v1.Event.firstTimestamp", priority=1),
-        described("Count", "core.v1.Event.count", priority=1),
-        Column("Name", format="name", description=NAME.description, priority=1),
-    ),
-    event_cells,
+EVENTS: Final = printer(
+    "core.v1.Event",
+    PrinterRow("Last Seen", last_seen, "lastTimestamp"),
+    field("Type", "type"),
+    field("Reason", "reason"),
+    described("Object", "involvedObject", event_target),
+    field("Subobject", "involvedObject.fieldPath", priority=1),
+    described("Source", "source", event_source_text, priority=1),
+    field("Message", "message", show=str.strip),
+    PrinterRow("First Seen", first_seen, "firstTimestamp", priority=1),
+    described("Count", "count", event_count, priority=1),
+    replace(NAME, priority=1),
 )
 
 # --- services ------------------------------------------------------------------------------------
 
 
-def endpoints_cells(obj: Obj, now: datetime) -> list[Any]:
-    return [name_of(obj), endpoints_text(obj.get("subsets") or ()), age_of(obj, now)]
-
-
 def endpoints_text(subsets: Any) -> str:
     shown = []
-    for subset in subsets:
+    for subset in subsets or ():
         addresses = [address.get("ip", "") for address in subset.get("addresses") or ()]
         ports = subset.get("ports")
         if ports:
@@ -188,22 +163,13 @@ def joined(address: str, port: int) -> str:
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
-ENDPOINTS: Final = Printer((NAME, described("Endpoints", "core.v1.Endpoints.subsets"), AGE), endpoints_cells)
+ENDPOINTS: Final = printer("core.v1.Endpoints", NAME, field("Endpoints", "subsets", None, endpoints_text), AGE)
 
 
-def service_cells(obj: Obj, now: datetime) -> list[Any]:
-    spec = part(obj, "spec")
-    addresses = spec.get("clusterIPs") or [spec.get("clusterIP") or NOTHING]
-    ports = ",".join(map(service_port_text, spec.get("ports") or ()))
-    return [
-        name_of(obj),
-        spec.get("type", ""),
-        addresses[0],
-        external_address(obj),
-        ports or NOTHING,
-        age_of(obj, now),
-        labels_text(spec.get("selector")),
-    ]
+def cluster_address(service: Obj) -> str:
+    spec = part(service, "spec")
+    address: str = (spec.get("clusterIPs") or [spec.get("clusterIP") or NOTHING])[0]
+    return address
 
 
 def service_port_text(port: Obj) -> str:
@@ -219,7 +185,7 @@ def external_address(service: Obj) -> str:
         case "ClusterIP" | "NodePort":
             return external or NOTHING
         case "LoadBalancer":
-            balancer = load_balancer_text(part(service, "status"))
+            balancer = load_balancer_text(service)
             return ",".join(filter(None, (balancer, external))) or "<pending>"
         case "ExternalName":
             name: str = spec.get("externalName", "")
@@ -228,17 +194,15 @@ def external_address(service: Obj) -> str:
             return UNKNOWN
 
 
-SERVICES: Final = Printer(
-    (
-        NAME,
-        described("Type", "core.v1.ServiceSpec.type"),
-        described("Cluster-IP", "core.v1.ServiceSpec.clusterIP"),
-        described("External-IP", "core.v1.ServiceSpec.externalIPs"),
-        described("Port(s)", "core.v1.ServiceSpec.ports"),
-        AGE,
-        described("Selector", "core.v1.ServiceSpec.selector", priority=1),
-    ),
-    service_cells,
+SERVICES: Final = printer(
+    "core.v1.Service",
+    NAME,
+    field("Type", "spec.type"),
+    described("Cluster-IP", "spec.clusterIP", cluster_address),
+    described("External-IP", "spec.externalIPs", external_address),
+    field("Port(s)", "spec.ports", None, lambda ports: ",".join(map(service_port_text, ports or ())) or NOTHING),
+    AGE,
+    field("Selector", "spec.selector", None, labels_text, priority=1),
 )
 
 # --- nodes ---------------------------------------------------------------------------------------
@@ -247,31 +211,16 @@ ROLE_PREFIX: Final = "node-role.kubernetes.io/"
 ROLE_LABEL: Final = "kubernetes.io/role"
 
 
-def node_cells(obj: Obj, now: datetime) -> list[Any]:
-    info = part(obj, "status", "nodeInfo")
-    return [
-        name_of(obj),
-        node_status(obj),
-        ",".join(node_roles(part(obj, "metadata", "labels"))) or NOTHING,
-        age_of(obj, now),
-        info.get("kubeletVersion", ""),
-        node_address(obj, "InternalIP"),
-        node_address(obj, "ExternalIP"),
-        info.get("osImage") or UNKNOWN,
-        info.get("kernelVersion") or UNKNOWN,
-        info.get("containerRuntimeVersion") or UNKNOWN,
-    ]
-
-
 def node_status(node: Obj) -> str:
     ready = condition_status(part(node, "status").get("conditions"), "Ready")
     word = "Unknown" if not ready else "Ready" if ready == "True" else "NotReady"
     return f"{word},SchedulingDisabled" if part(node, "spec").get("unschedulable") else word
 
 
-def node_roles(labels: Obj) -> list[str]:
+def node_roles(node: Obj) -> str:
+    labels = part(node, "metadata", "labels")
     roles = {key.removeprefix(ROLE_PREFIX) for key in labels if key.startswith(ROLE_PREFIX)}
-    return sorted(filter(None, roles | {labels.get(ROLE_LABEL, "")}))
+    return ",".join(sorted(filter(None, roles | {labels.get(ROLE_LABEL, "")}))) or NOTHING
 
 
 def node_address(node: Obj, type: str) -> str:
@@ -279,20 +228,22 @@ def node_address(node: Obj, type: str) -> str:
     return next((one.get("address", "") for one in addresses if one.get("type") == type), NOTHING)
 
 
-NODES: Final = Printer(
-    (
-        NAME,
-        Column("Status", description="The status of the node"),
-        Column("Roles", description="The roles of the node"),
-        AGE,
-        described("Version", "core.v1.NodeSystemInfo.kubeletVersion"),
-        described("Internal-IP", "core.v1.NodeStatus.addresses", priority=1),
-        described("External-IP", "core.v1.NodeStatus.addresses", priority=1),
-        described("OS-Image", "core.v1.NodeSystemInfo.osImage", priority=1),
-        described("Kernel-Version", "core.v1.NodeSystemInfo.kernelVersion", priority=1),
-        described("Container-Runtime", "core.v1.NodeSystemInfo.containerRuntimeVersion", priority=1),
-    ),
-    node_cells,
+def node_fact(name: str, member: str) -> PrinterRow:
+    return field(name, f"status.nodeInfo.{member}", show=lambda found: found or UNKNOWN, priority=1)
+
+
+NODES: Final = printer(
+    "core.v1.Node",
+    NAME,
+    column("Status", "The status of the node", node_status),
+    column("Roles", "The roles of the node", node_roles),
+    AGE,
+    field("Version", "status.nodeInfo.kubeletVersion"),
+    described("Internal-IP", "status.addresses", lambda node: node_address(node, "InternalIP"), priority=1),
+    described("External-IP", "status.addresses", lambda node: node_address(node, "ExternalIP"), priority=1),
+    node_fact("OS-Image", "osImage"),
+    node_fact("Kernel-Version", "kernelVersion"),
+    node_fact("Container-Runtime", "containerRuntimeVersion"),
 )
 
 # --- volumes -------------------------------------------------------------------------------------
@@ -319,108 +270,71 @@ def volume_phase(obj: Obj) -> str:
     return "Terminating" if deleting(obj) else part(obj, "status").get("phase", "")
 
 
-def volume_cells(obj: Obj, now: datetime) -> list[Any]:
-    spec, status = part(obj, "spec"), part(obj, "status")
-    claim = spec.get("claimRef")
-    return [
-        name_of(obj),
-        str(part(spec, "capacity").get("storage", "0")),
-        access_modes_text(spec.get("accessModes")),
-        spec.get("persistentVolumeReclaimPolicy", ""),
-        volume_phase(obj),
-        f"{claim.get('namespace', '')}/{claim.get('name', '')}" if claim else "",
-        storage_class(obj),
-        spec.get("volumeAttributesClassName", UNSET),
-        status.get("reason", ""),
-        age_of(obj, now),
-        spec.get("volumeMode", UNSET),
-    ]
+def is_bound(claim: Obj) -> bool:
+    return bool(part(claim, "spec").get("volumeName"))
 
 
-PERSISTENT_VOLUMES: Final = Printer(
-    (
-        NAME,
-        described("Capacity", "core.v1.PersistentVolumeSpec.capacity"),
-        described("Access Modes", "core.v1.PersistentVolumeSpec.accessModes"),
-        described("Reclaim Policy", "core.v1.PersistentVolumeSpec.persistentVolumeReclaimPolicy"),
-        described("Status", "core.v1.PersistentVolumeStatus.phase"),
-        described("Claim", "core.v1.PersistentVolumeSpec.claimRef"),
-        Column("StorageClass", description="StorageClass of the pv"),
-        Column("VolumeAttributesClass", description="VolumeAttributesClass of the pv"),
-        described("Reason", "core.v1.PersistentVolumeStatus.reason"),
-        AGE,
-        described("VolumeMode", "core.v1.PersistentVolumeSpec.volumeMode", priority=1),
-    ),
-    volume_cells,
+def claim_reference(volume: Obj) -> str:
+    claim = part(volume, "spec").get("claimRef")
+    return f"{claim.get('namespace', '')}/{claim.get('name', '')}" if claim else ""
+
+
+ATTRIBUTES_CLASS: Final = "spec.volumeAttributesClassName"
+MODE: Final = field("VolumeMode", "spec.volumeMode", UNSET, priority=1)
+PERSISTENT_VOLUMES: Final = printer(
+    "core.v1.PersistentVolume",
+    NAME,
+    described("Capacity", "spec.capacity", lambda obj: str(part(obj, "spec", "capacity").get("storage", "0"))),
+    field("Access Modes", "spec.accessModes", None, access_modes_text),
+    field("Reclaim Policy", "spec.persistentVolumeReclaimPolicy"),
+    described("Status", "status.phase", volume_phase),
+    described("Claim", "spec.claimRef", claim_reference),
+    column("StorageClass", "StorageClass of the pv", storage_class),
+    field("VolumeAttributesClass", ATTRIBUTES_CLASS, UNSET, description="VolumeAttributesClass of the pv"),
+    field("Reason", "status.reason"),
+    AGE,
+    MODE,
 )
-
-
-def claim_cells(obj: Obj, now: datetime) -> list[Any]:
-    spec, status = part(obj, "spec"), part(obj, "status")
-    volume = spec.get("volumeName", "")
-    return [
-        name_of(obj),
-        volume_phase(obj),
-        volume,
-        str(part(status, "capacity").get("storage", "0")) if volume else "",
-        access_modes_text(status.get("accessModes")) if volume else "",
-        storage_class(obj),
-        spec.get("volumeAttributesClassName", UNSET),
-        age_of(obj, now),
-        spec.get("volumeMode", UNSET),
-    ]
-
-
-PERSISTENT_VOLUME_CLAIMS: Final = Printer(
-    (
-        NAME,
-        described("Status", "core.v1.PersistentVolumeClaimStatus.phase"),
-        described("Volume", "core.v1.PersistentVolumeClaimSpec.volumeName"),
-        described("Capacity", "core.v1.PersistentVolumeClaimStatus.capacity"),
-        described("Access Modes", "core.v1.PersistentVolumeClaimStatus.accessModes"),
-        Column("StorageClass", description="StorageClass of the pvc"),
-        Column("VolumeAttributesClass", description="VolumeAttributesClass of the pvc"),
-        AGE,
-        described("VolumeMode", "core.v1.PersistentVolumeClaimSpec.volumeMode", priority=1),
+PERSISTENT_VOLUME_CLAIMS: Final = printer(
+    "core.v1.PersistentVolumeClaim",
+    NAME,
+    described("Status", "status.phase", volume_phase),
+    field("Volume", "spec.volumeName"),
+    described(
+        "Capacity",
+        "status.capacity",
+        lambda obj: str(part(obj, "status", "capacity").get("storage", "0")) if is_bound(obj) else "",
     ),
-    claim_cells,
+    described(
+        "Access Modes",
+        "status.accessModes",
+        lambda obj: access_modes_text(part(obj, "status").get("accessModes")) if is_bound(obj) else "",
+    ),
+    column("StorageClass", "StorageClass of the pvc", storage_class),
+    field("VolumeAttributesClass", ATTRIBUTES_CLASS, UNSET, description="VolumeAttributesClass of the pvc"),
+    AGE,
+    MODE,
 )
 
 # --- templates and controllers -------------------------------------------------------------------
 
-
-def pod_template_cells(obj: Obj, now: datetime) -> list[Any]:
-    labels = part(obj, "template", "metadata").get("labels")
-    return [name_of(obj), *container_cells(part(obj, "template", "spec")), labels_text(labels)]
-
-
-POD_TEMPLATES: Final = Printer(
-    (
-        NAME,
-        Column("Containers", description=CONTAINERS.description),
-        Column("Images", description=IMAGES.description),
-        Column("Pod Labels", description="The labels for the pod template."),
+POD_TEMPLATES: Final = printer(
+    "core.v1.PodTemplate",
+    NAME,
+    *containers("template.spec", priority=0),
+    column(
+        "Pod Labels",
+        "The labels for the pod template.",
+        lambda obj: labels_text(part(obj, "template", "metadata").get("labels")),
     ),
-    pod_template_cells,
 )
-
-
-def replication_controller_cells(obj: Obj, now: datetime) -> list[Any]:
-    return [*replica_cells(obj, now), labels_text(part(obj, "spec").get("selector"))]
-
-
-REPLICATION_CONTROLLERS: Final = Printer(
-    (
-        NAME,
-        described("Desired", "core.v1.ReplicationControllerSpec.replicas", "integer"),
-        described("Current", "core.v1.ReplicationControllerStatus.replicas", "integer"),
-        described("Ready", "core.v1.ReplicationControllerStatus.readyReplicas", "integer"),
-        AGE,
-        CONTAINERS,
-        IMAGES,
-        described("Selector", "core.v1.ReplicationControllerSpec.selector", priority=1),
-    ),
-    replication_controller_cells,
+REPLICATION_CONTROLLERS: Final = printer(
+    "core.v1.ReplicationController",
+    NAME,
+    *REPLICAS,
+    AGE,
+    *TEMPLATE,
+    field("Selector", "spec.selector", None, labels_text, priority=1),
 )
 
 
@@ -578,23 +492,22 @@ def finished(pod: Obj) -> list[Obj] | None:
 
 
 PODS: Final = Printer(
-    (
+    columns(
+        "core.v1.Pod",
         NAME,
-        Column("Ready", description="The aggregate readiness state of this pod for accepting traffic."),
-        Column("Status", description="The aggregate status of the containers in this pod."),
-        Column(
+        column("Ready", "The aggregate readiness state of this pod for accepting traffic."),
+        column("Status", "The aggregate status of the containers in this pod."),
+        column(
             "Restarts",
-            description=(
-                "The number of times the containers in this pod have been restarted and when the last container in "
-                "this pod has restarted."
-            ),
+            "The number of times the containers in this pod have been restarted and when the last container in this "
+            "pod has restarted.",
         ),
         AGE,
-        described("IP", "core.v1.PodStatus.podIP", priority=1),
-        described("Node", "core.v1.PodSpec.nodeName", priority=1),
-        described("Nominated Node", "core.v1.PodStatus.nominatedNodeName", priority=1),
-        described("Readiness Gates", "core.v1.PodSpec.readinessGates", priority=1),
+        described("IP", "status.podIP", priority=1),
+        described("Node", "spec.nodeName", priority=1),
+        described("Nominated Node", "status.nominatedNodeName", priority=1),
+        described("Readiness Gates", "spec.readinessGates", priority=1),
     ),
-    pod_cells,
+    pod_cells,  # several columns are sums over the same containers
     finished,
 )

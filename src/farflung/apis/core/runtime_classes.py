@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from farflung.apis.core.resources import check_amounts
-from farflung.apis.printers import age_of, name_of
+from farflung.apis.printers import AGE, NAME, column, printer
 from farflung.apis.resource import Group
 from farflung.apis.rows import Always, Default, Defaults, Each, Format, Optional, Validation, immutable
 from farflung.apis.validation import Rules, check_labels
 from farflung.machinery import names
-from farflung.machinery.errors import Obj
-from farflung.machinery.table import AGE, NAME, Column, Printer
 
-
-def runtime_class_cells(obj: Obj, now: datetime) -> list[Any]:
-    return [name_of(obj), obj.get("handler", ""), age_of(obj, now)]
-
-
-RUNTIME_CLASSES: Final = Printer((NAME, Column("Handler"), AGE), runtime_class_cells)
+RUNTIME_CLASSES: Final = printer(
+    "node.v1.RuntimeClass", NAME, column("Handler", "", lambda runtime: runtime.get("handler", "")), AGE
+)
 
 
 # --- Runtime classes ------------------------------------------------------------------------------
