@@ -18,6 +18,7 @@ from memory_store import MemoryStore
 
 from farflung.http.certificates import CertificateHolder, Certificates, new_authority, new_key
 from farflung.http.messages import Pieces, Request, Response, Stream, Uncounted
+from farflung.hub.admission.placement_specs import SpecProblem
 from farflung.hub.assembly import Assembly, HubDependencies, Options, Sources
 from farflung.hub.auth.credential_uses import CredentialUses
 from farflung.hub.auth.default_roles import default_bindings, default_roles
@@ -217,6 +218,7 @@ class LocalHub:
         new_uid: Callable[[], str] = NEW_UID,
         longest_watch: float = 3600,
         nodes: Nodes | None = None,
+        placement_problem: SpecProblem | None = None,
     ) -> None:
         """`users`: by their tokens."""
         self.store = store
@@ -232,7 +234,13 @@ class LocalHub:
         self.certificates = CertificateHolder(authority())
         self.uses = CredentialUses()
         dependencies = HubDependencies(
-            store, signing_keys(), self.certificates, tokens=hashed(users), nodes=nodes, uses=self.uses
+            store,
+            signing_keys(),
+            self.certificates,
+            tokens=hashed(users),
+            nodes=nodes,
+            uses=self.uses,
+            placement_problem=placement_problem,
         )
         assembly = self.assembly = Assembly(dependencies, options, sources)
         self.authorizer, self.accounts, self.authenticator = (

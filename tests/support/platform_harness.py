@@ -12,6 +12,7 @@ from typing import Any
 from hub_harness import ADMIN_TOKEN, Answer, LocalHub, Query
 from memory_store import MemoryStore
 
+from farflung.hub.admission.placement_specs import SpecProblem
 from farflung.hub.assembly import Options
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.served import Kinds
@@ -59,6 +60,7 @@ class PlatformHub(LocalHub):
         users: dict[str, User] | None = None,
         numbers: Iterator[int] | None = None,
         options: Options = Options(URL),  # noqa: B008  immutable
+        placement_problem: SpecProblem | None = None,
     ) -> None:
         """`numbers`: what uids are made of; who goes on with the store of another hub hands on those of that one."""
         numbers, suffixes = numbers or itertools.count(1), itertools.count(1)
@@ -68,6 +70,7 @@ class PlatformHub(LocalHub):
             options=options,
             users=USERS | (users or {}),
             new_uid=self.new_uid,
+            placement_problem=placement_problem,
         )
         self.suffix = lambda: f"{next(suffixes):05x}"
         self.token = OPERATOR

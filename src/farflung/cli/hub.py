@@ -52,6 +52,7 @@ from farflung.lib.errors import UserError
 from farflung.lib.outlet import RotatedFile, Rotation
 from farflung.machines.files.scheduler_files import SchedulerFiles, SchedulerFilesError
 from farflung.placement.guard import USUAL, WithdrawalLimits
+from farflung.placement.types import placement_problem
 from farflung.store.base import FIRST, Unusable
 from farflung.store.sqlite.store import SqliteStore
 
@@ -230,6 +231,7 @@ async def _running(settings: HubSettings, sockets: list[socket.socket], nodes: N
             audit=Audit(write, audit_policy, as_json=bool(settings.audit_log_path)),
             nodes=nodes,
             uses=files.uses,
+            placement_problem=placement_problem,
         )
         options = Options(
             url if settings.workspaces else None,

@@ -21,6 +21,7 @@ from farflung.apis.edge.names import STALE_AFTER
 from farflung.http.certificates import CertificateHolder
 from farflung.http.flow_control import FlowControl, FlowLimits
 from farflung.hub.admission.machine_admission import MachineAdmission
+from farflung.hub.admission.placement_specs import PlacementSpecs, SpecProblem
 from farflung.hub.admission.plugins import Plugins
 from farflung.hub.admission.policies.registry import Policies
 from farflung.hub.admission.quota_tracker import Quotas
@@ -120,6 +121,7 @@ class HubDependencies:
     audit: Audit | None = None  #: None: audit lines go to the log
     nodes: Nodes | None = None  #: what runs pods; None: pods never run
     uses: CredentialUses = field(default_factory=CredentialUses)  #: of old keys and authorities
+    placement_problem: SpecProblem | None = None  #: None: every EdgePlacement that fits its schema is valid
 
 
 class Assembly:
@@ -163,6 +165,8 @@ class Assembly:
             more_steps = MachineAdmission(self.authorizer).steps
         else:
             more_steps = self.workspaces.writes.steps
+        if dependencies.placement_problem is not None:
+            more_steps += PlacementSpecs(dependencies.placement_problem, self.evaluators).steps
         self.pipeline = Pipeline((*STEPS, *admission.steps, *more_steps))
         self.workers = WorkerPool(weights=JOB_SHARES)
         known = StaticTokens(

@@ -213,6 +213,12 @@ def parse_placement(obj: Obj | bytes, cluster: str = "") -> Placement:
     )
 
 
+def placement_problem(obj: Obj) -> str:
+    """Why the spec of an EdgePlacement is invalid, beginning with the path of the field; empty if it is not."""
+    placement = parse_placement(obj, "-")
+    return placement.find_problem() or placement.workload.problem
+
+
 def parse_location(obj: Obj | bytes, cluster: str = "") -> Location:
     found, key = _read(obj, cluster)
     labels, annotations, document = found.metadata.labels or {}, found.metadata.annotations or NOTHING, _document(found)
