@@ -14,6 +14,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
@@ -60,6 +61,15 @@ log = logging.getLogger(__name__)
 
 FOLLOW = 1.0  #: seconds between two checks for revoked tokens
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  #: errors of a file that cannot grow
+#: modules that the start does not need.  Loading them takes longer than a turn of the event loop.
+LOADED_LATER = (
+    "prometheus_client.core",
+    "jwt.api_jws",
+    "farflung.hub.catalog.openapi.handler",
+    "farflung.hub.catalog.openapi.custom",
+    "farflung.machinery.cel.crd",
+    "farflung.hub.admission.policies.session",
+)
 STOP_GRACE = 10.0  #: seconds for requests in progress when the hub stops
 
 
@@ -141,6 +151,13 @@ async def follow_tokens(authenticator: Authenticator) -> None:
     while True:
         await asyncio.sleep(FOLLOW)
         authenticator.refresh()
+
+
+async def load_the_rest() -> None:
+    """Load modules in a thread, which lets the event loop run every few milliseconds."""
+    for name in LOADED_LATER:
+        await asyncio.to_thread(import_module, name)
+    memory.freeze()
 
 
 def database(settings: HubSettings) -> Path:
@@ -279,6 +296,7 @@ async def _running(settings: HubSettings, sockets: list[socket.socket], nodes: N
                 metrics.probe.start(asyncio.get_running_loop())
                 write_kubeconfig()
                 files.certificates.subscribe(write_kubeconfig)
+                following.append(asyncio.create_task(load_the_rest(), name="modules"))
                 yield server
             finally:
                 metrics.probe.stop()
