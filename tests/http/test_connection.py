@@ -15,6 +15,7 @@ from http_harness import Harness, Toy, eventually, parse_head, replies
 
 from farflung.http.limits import Limits
 from farflung.http.messages import Request, Response
+from farflung.machinery.errors import ApiError
 
 HOST = b"Host: hub\r\n"
 GET = b"GET /echo HTTP/1.1\r\n" + HOST + b"\r\n"
@@ -458,6 +459,36 @@ def test_a_body_that_fails_in_its_middle_is_no_whole_body(server: Harness, caplo
     assert data.endswith(b"\r\n\r\n" + b"x" * 1000)
     assert "deliberate, in the middle" in caplog.text
     eventually(lambda: server.server.open_connections == 0)
+
+
+def test_computed_pieces_are_sent_in_their_order(server: Harness, toy: Toy) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection.request("GET", "/computed/3")
+    for number in range(3):
+        eventually(lambda at=number: len(toy.computed) == at + 1)  # type: ignore[misc]
+        server.call(toy.computed[number].set_result, b"x" * 100_000 * number)
+    assert connection.getresponse().read() == b"0 1 " + b"x" * 100_000 + b"2 " + b"x" * 200_000
+    connection.close()
+
+
+def test_a_computation_is_cancelled_if_its_client_disconnects(server: Harness, toy: Toy) -> None:
+    with server.connect() as client:
+        client.send(b"GET /computed/3 HTTP/1.1\r\n" + HOST + b"\r\n")
+        eventually(lambda: len(toy.computed) == 1)
+    eventually(toy.computed[0].cancelled)
+    assert len(toy.computed) == 1
+
+
+def test_a_computation_that_fails_ends_the_body_in_its_middle(
+    server: Harness, toy: Toy, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with server.connect() as client:
+        client.send(b"GET /computed/1 HTTP/1.1\r\n" + HOST + b"\r\n")
+        eventually(lambda: len(toy.computed) == 1)
+        server.call(toy.computed[0].set_exception, ApiError(504, "Timeout", "it took too long", {}))
+        assert not client.read_all().endswith(b"0\r\n\r\n")
+    assert "whose response cannot be computed: it took too long" in caplog.text
 
 
 def test_curl_is_understood(server: Harness) -> None:

@@ -21,6 +21,8 @@ from hub_harness import (
     DEPLOYMENTS,
     JSON_PATCH,
     MERGE_PATCH,
+    PARTIAL,
+    PARTIAL_LIST,
     PODS,
     PROTOBUF,
     SERVICES,
@@ -37,7 +39,7 @@ from policies import bind, policy
 
 from farflung.hub.catalog import objects
 from farflung.hub.registry import call as calls
-from farflung.hub.registry import large_requests
+from farflung.hub.registry import large_requests, respond
 from farflung.hub.request.audit import Audit
 from farflung.lib.worker_pool import JobOwner, JobTerms
 
@@ -78,6 +80,10 @@ STORY: tuple[Sent, ...] = (
     sent("GET", f"{CONFIG_MAPS}/a", accept="application/yaml"),
     sent("GET", f"{CONFIG_MAPS}/a", accept=PROTOBUF),
     sent("GET", f"{CONFIG_MAPS}/a", accept=TABLE, query={"includeObject": "Object"}),
+    sent("GET", CONFIG_MAPS, accept="application/yaml"),
+    sent("GET", CONFIG_MAPS, accept=PROTOBUF),
+    sent("GET", CONFIG_MAPS, accept=TABLE, query={"includeObject": "Object"}),
+    sent("GET", CONFIG_MAPS, accept=PARTIAL_LIST),
     sent("GET", f"{CONFIG_MAPS}/none", accept=TABLE),
     sent("GET", f"{CONFIG_MAPS}/a", accept="text/plain"),
     sent("PUT", f"{CONFIG_MAPS}/a", {"metadata": {"name": "a"}, "data": {"k": "dry"}}, query={"dryRun": "All"}),
@@ -146,8 +152,9 @@ async def told(story: tuple[Sent, ...]) -> tuple[list[Answer], list[str], LocalH
 async def test_a_worker_gives_the_answers_that_the_hub_would_give(monkeypatch: pytest.MonkeyPatch) -> None:
     here, lines, hub = await told(STORY)
     monkeypatch.setattr(large_requests, "LARGE", -1)
-    for name in ("LARGE_YAML", "LARGE_READ", "LARGE_TEXT"):
+    for name in ("LARGE_YAML", "LARGE_READ"):
         monkeypatch.setattr(large_requests, name, -1)
+    monkeypatch.setattr(respond, "AT_ONCE", -1)
 
     computed, audited, another = await told(STORY)
 
@@ -158,6 +165,22 @@ async def test_a_worker_gives_the_answers_that_the_hub_would_give(monkeypatch: p
     assert audited == lines
     assert another.store.revision == hub.store.revision
     another.assembly.workers.close()
+
+
+@pytest.mark.parametrize("accept", [TABLE, PARTIAL])
+async def test_a_worker_encodes_the_initial_events_that_the_hub_would_send(
+    hub: LocalHub, monkeypatch: pytest.MonkeyPatch, accept: str
+) -> None:
+    for name in "abc":
+        await hub.config_map(name, k=name)
+    query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
+    here = await (await hub.watch(CONFIG_MAPS, query, accept=accept)).next(4)
+    monkeypatch.setattr(respond, "AT_ONCE", -1)
+    watch = await hub.watch(CONFIG_MAPS, {**query, "labelSelector": "x!=y"}, accept=accept)
+    await hub.delete(f"{CONFIG_MAPS}/b")
+    assert (await watch.next(5))[:4] == here
+    assert [event["type"] for event in watch.events] == ["ADDED"] * 3 + ["BOOKMARK", "DELETED"]
+    assert hub.assembly.workers.finished == 3
 
 
 async def test_small_requests_are_computed_while_large_ones_wait(hub: LocalHub) -> None:

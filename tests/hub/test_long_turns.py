@@ -8,12 +8,26 @@ from urllib.parse import quote
 
 import pytest
 from definitions import DEFINITIONS, THINGS, definition, struct, thing, version
-from hub_harness import APPLY_PATCH, CONFIG_MAPS, JSON_PATCH, MERGE_PATCH, PROTOBUF
+from hub_harness import (
+    APPLY_PATCH,
+    CONFIG_MAPS,
+    JSON_PATCH,
+    MERGE_PATCH,
+    PARTIAL,
+    PARTIAL_LIST,
+    PROTOBUF,
+    TABLE,
+)
 from hub_process import Client, HubProcess
 
+from farflung.machinery.errors import Obj
+
 JSON, YAML = "application/json", "application/yaml"
+ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+TREES, ROWS = (f"/apis/example.com/v1/namespaces/default/{plural}" for plural in ("trees", "rows"))
+WIDE: Obj = {"metadata": {"name": "a"}, "spec": [{"a": "b"}] * 2_000}
 MANY = range(100_000)
-Attack = tuple[str, str, bytes, str]  #: method, path, body and its media type
+Attack = tuple[str, str, bytes, str]  #: method, path, body, and its media type or the accepted one
 
 
 def named(rest: str) -> bytes:
@@ -68,8 +82,38 @@ def attacks() -> Iterator[Attack]:
     yield "PATCH", f"{CONFIG_MAPS}/applied", b'{"metadata":{"labels":{"a":"b"}}}', MERGE_PATCH
 
 
+def reads_of_large_objects() -> Iterator[Attack]:
+    """Objects of a megabyte, in lists and initial events of every form."""
+    rules = ",".join(f'{{"verbs":["get"],"apiGroups":["g{one}"],"resources":["r"]}}' for one in range(15_000))
+    yield "POST", ROLES, named(f'"rules":[{rules}]'), JSON
+    nested = ",".join(f'[[[[{{"a":{one}}}]]]]' for one in range(60_000))
+    yield "POST", TREES, named(f'"apiVersion":"example.com/v1","kind":"Tree","spec":[{nested}]'), JSON
+    for path in (ROLES, TREES):
+        for accept in (YAML, TABLE, PARTIAL_LIST, PROTOBUF if path == ROLES else JSON):
+            yield "GET", path, b"", accept
+        for accept in (TABLE, PARTIAL):
+            yield "GET", f"{path}?watch=1&resourceVersion=0&timeoutSeconds=1&includeObject=Object", b"", accept
+
+
+def reads_of_wide_rows() -> Iterator[Attack]:
+    for path in (ROWS, f"{ROWS}/a", f"{ROWS}?watch=1&resourceVersion=0&timeoutSeconds=1"):
+        yield "GET", path, b"", TABLE
+
+
+def open_definition(plural: str, kind: str, columns: int = 0) -> Obj:
+    """Of objects with any fields, and of printer columns that search all of them."""
+    described = version()
+    described["schema"] = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    found = [{"name": f"c{one}", "type": "string", "jsonPath": "..a"} for one in range(columns)]
+    return definition(described | {"additionalPrinterColumns": found}, plural=plural, kind=kind)
+
+
 def long_turns(client: Client) -> int:
-    return int(float(client.text("/metrics").partition("\nfarflung_event_loop_long_turns_total ")[2].split()[0]))
+    return int(metric(client, "farflung_event_loop_long_turns_total"))
+
+
+def metric(client: Client, name: str) -> float:
+    return float(client.text("/metrics").partition(f"\n{name} ")[2].split()[0])
 
 
 @pytest.mark.slow
@@ -85,13 +129,17 @@ def test_no_attack_holds_the_event_loop(tmp_path: Path) -> None:
     try:
         with hub.client() as client:
             client.create(CONFIG_MAPS, {"metadata": {"name": "p"}, "data": {"a": "b"}})
+            client.create(DEFINITIONS, definition(described))  # in its first second a hub loads the modules for rules
             before = long_turns(client)
-            client.create(DEFINITIONS, definition(described))
             client.create(THINGS, thing("t", texts=["abc"] * 150))
-            for method, path, body, media in attacks():
-                answer = client.request(method, path, body or None, {"Content-Type": media})
+            client.create(DEFINITIONS, open_definition("trees", "Tree"))
+            client.create(DEFINITIONS, open_definition("rows", "Row", columns=200))
+            client.create(ROWS, {"apiVersion": "example.com/v1", "kind": "Row"} | WIDE)
+            for method, path, body, media in (*attacks(), *reads_of_large_objects(), *reads_of_wide_rows()):
+                answer = client.request(method, path, body or None, {"Content-Type" if body else "Accept": media})
                 assert answer.status < 500, (method, path[:100], answer.body[:300])
-                assert long_turns(client) == before, (method, path[:100], body[:100])
+                longest = metric(client, "farflung_event_loop_longest_turn_seconds")
+                assert long_turns(client) == before, (method, path[:100], body[:100], media, longest)
         assert hub.trouble() == []
     finally:
         hub.kill()

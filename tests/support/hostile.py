@@ -25,7 +25,7 @@ async def ask(hub: LocalHub, request: Request) -> int:
         for line in sink.data.splitlines():
             assert json.loads(line)["type"] in ("ADDED", "BOOKMARK", "ERROR", "MODIFIED", "DELETED")
         return answer.status
-    body = answer.whole()
+    body = await answer.read()
     for name, value in answer.headers:
         assert "\n" not in name + value
         assert "\r" not in name + value

@@ -19,8 +19,10 @@ from farflung.http.limits import Limits
 from farflung.http.messages import (
     Admit,
     Answer,
+    ComputedPiece,
     Handler,
     Holder,
+    Piece,
     Pieces,
     Request,
     Response,
@@ -66,6 +68,7 @@ class Toy:
     finished: list[str] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
     holders: list[Holder] = field(default_factory=list)
+    computed: list[ComputedPiece] = field(default_factory=list)
     made: int = 0  #: bytes of bodies
     ended: int = 0  #: bodies
     pouring: asyncio.Future[None] | None = None
@@ -173,6 +176,17 @@ class Toy:
                 self.ended += 1
 
         return pieces
+
+    def answer_computed(self, request: Request) -> Response:
+        """`/computed/3`: so many pieces that others compute."""
+
+        def pieces(holder: Holder) -> Iterator[Piece | ComputedPiece]:
+            for number in range(int(request.path.split("/")[2])):
+                yield b"%d " % number
+                self.computed.append(asyncio.get_running_loop().create_future())
+                yield self.computed[-1]
+
+        return Response(200, StreamedBody(pieces))
 
     def answer_unmade(self, request: Request) -> Response:
         """A body that fails in its middle."""

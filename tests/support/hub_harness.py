@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 from memory_store import MemoryStore
 
 from farflung.http.certificates import CertificateHolder, Certificates, new_authority, new_key
-from farflung.http.messages import Pieces, Request, Response, Stream, Uncounted
+from farflung.http.messages import ComputedPiece, Piece, Pieces, Request, Response, Stream, Uncounted
 from farflung.hub.admission.placement_specs import SpecProblem
 from farflung.hub.assembly import Assembly, HubDependencies, Options, Sources
 from farflung.hub.auth.credential_uses import CredentialUses
@@ -119,6 +119,7 @@ class Collector:
     def __init__(self, stop: Callable[[], None]) -> None:
         self._stop = stop
         self._news = asyncio.Event()
+        self._behind: list[bytes] | None = None  #: data behind a computed piece
         self.data = b""
         self.closed = False
         self.aborted = False
@@ -128,12 +129,33 @@ class Collector:
         return 0
 
     def begin(self, pieces: Pieces) -> None:
-        for piece in pieces(Uncounted()):
-            self.write(bytes(piece))
+        self._take(pieces(Uncounted()))
+
+    def _take(self, pieces: Iterator[Piece | ComputedPiece]) -> None:
+        """Later data waits behind computed pieces."""
+        for piece in pieces:
+            if isinstance(piece, asyncio.Future):
+                self._behind = self._behind or []
+                piece.add_done_callback(lambda done: self._go_on(done, pieces))
+                return
+            self._keep(bytes(piece))
+        behind, self._behind = self._behind, None
+        for data in behind or ():
+            self._keep(data)
+
+    def _go_on(self, computed: ComputedPiece, pieces: Iterator[Piece | ComputedPiece]) -> None:
+        self._keep(computed.result())
+        self._take(pieces)
 
     async def room(self) -> None: ...
 
     def write(self, data: bytes) -> None:
+        if self._behind is None:
+            self._keep(data)
+        else:
+            self._behind.append(data)
+
+    def _keep(self, data: bytes) -> None:
         if not self.closed:
             self.data += data
             self._news.set()
@@ -310,7 +332,7 @@ class LocalHub:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         answer = await self.answer(self.prepared(method, path, body, query, named))
         assert isinstance(answer, Response), "this is a watch"
-        whole = answer.whole()
+        whole = await answer.read()
         return Answer(answer.status, whole, answer.content_type, tuple(answer.headers))
 
     async def get(self, path: str, query: Query | str = "", **headers: str) -> Answer:

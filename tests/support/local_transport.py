@@ -45,6 +45,7 @@ class _Sink:
 
     def begin(self, pieces: messages.Pieces) -> None:
         for piece in pieces(messages.Uncounted()):
+            assert not isinstance(piece, asyncio.Future), "controllers watch plain JSON"
             self.write(bytes(piece))
 
     async def room(self) -> None: ...
@@ -101,7 +102,7 @@ class LocalTransport:
         answer = given if isinstance(given, messages.Response | messages.Stream) else await given
         said = {name.lower(): value for name, value in answer.headers}
         if isinstance(answer, messages.Response):
-            body = answer.whole()
+            body = await answer.read()
             yield LocalReply(answer.status, said, lambda: _once(body))
             return
         assert isinstance(answer, messages.Stream)

@@ -29,7 +29,17 @@ from farflung.http.heads import (
     failure,
 )
 from farflung.http.limits import Limits
-from farflung.http.messages import EXEMPT, Answer, Piece, Request, Response, Service, Stream, StreamedBody
+from farflung.http.messages import (
+    EXEMPT,
+    Answer,
+    ComputedPiece,
+    Piece,
+    Request,
+    Response,
+    Service,
+    Stream,
+    StreamedBody,
+)
 from farflung.http.parser import BETWEEN, BODY, HEAD, Exchange, KnownHeads, RequestParser
 from farflung.http.sink import StreamSink
 from farflung.http.unread import UnreadAccount, UnreadBudget
@@ -145,7 +155,7 @@ class Connection(asyncio.Protocol):
         self._awaited: tuple[Exchange, Awaitable[Answer]] | None = None  #: the next answer for that task
         self._idle: asyncio.Future[None] | None = None  #: that task waits for this while nothing is awaited
         self._sink: StreamSink | None = None
-        self._pieces: Generator[Piece, None, None] | None = None  #: of a large body, or of a stream
+        self._pieces: Generator[Piece | ComputedPiece, None, None] | None = None  #: of a large body, or of a stream
         self._chunked = False  #: whether they are chunks
         self._finished: Callable[[], None] | None = None  #: called at their end
         self._awaits_turn = False  #: to write them
@@ -289,13 +299,24 @@ class Connection(asyncio.Protocol):
             self._account.close()
             self._account = None
 
-    def produce(self, pieces: Iterable[Piece], finished: Callable[[], None], *, chunked: bool = False) -> None:
+    def produce(
+        self, pieces: Iterable[Piece | ComputedPiece], finished: Callable[[], None], *, chunked: bool = False
+    ) -> None:
         """Write pieces at the client's speed, in turns with other connections."""
         self._pieces, self._finished, self._chunked = self._in_blocks(pieces), finished, chunked
         self._await_turn()
 
-    def _in_blocks(self, pieces: Iterable[Piece]) -> Generator[Piece, None, None]:
-        for piece in pieces:
+    def _in_blocks(self, pieces: Iterable[Piece | ComputedPiece]) -> Generator[Piece | ComputedPiece, None, None]:
+        for given in pieces:
+            if isinstance(given, asyncio.Future):
+                try:
+                    while not given.done():
+                        yield given
+                    piece: Piece = given.result()
+                finally:
+                    given.cancel()
+            else:
+                piece = given
             if len(piece) <= BLOCK:
                 yield piece
                 continue
@@ -600,6 +621,10 @@ class Connection(asyncio.Protocol):
         while self._pieces is not None and not self.writing_paused and not self._closing:
             try:
                 piece = next(self._pieces, None)
+            except ApiError as error:
+                log.info("disconnected %s, whose response cannot be computed: %s", self.peer, error.message)
+                self.abort()
+                return
             except Exception:
                 log.exception("a response to %s cannot be produced", self.peer)
                 self.abort()
@@ -609,11 +634,18 @@ class Connection(asyncio.Protocol):
                 assert finished is not None
                 finished()
                 return
+            if isinstance(piece, asyncio.Future):
+                piece.add_done_callback(self._on_computed)
+                return
             if piece:
                 self.write(chunk(piece) if self._chunked else piece)
             if clock() >= until:
                 self._await_turn()
                 return
+
+    def _on_computed(self, piece: ComputedPiece) -> None:
+        if self._pieces is not None and not piece.cancelled():
+            self._await_turn()
 
     def _stream(self, exchange: Exchange, stream: Stream) -> None:
         """A stream drops pipelined requests, which would wait forever."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, cast
 
 Headers = Sequence[tuple[str, str]]
 
@@ -38,9 +39,11 @@ class Uncounted:
 
 
 Piece = bytes | memoryview
+ComputedPiece = asyncio.Future[bytes]  #: is computed elsewhere
 #: Called once.  The connection takes a piece, in a few milliseconds at most, whenever its client has read the pieces
-#: before.  It drops the iterator at the end or when the client disconnects.
-Pieces = Callable[[Holder], Iterator[Piece]]
+#: before.  It waits for a computed piece before it takes the next one, and cancels it when the client disconnects.  It
+#: drops the iterator then or at the end.
+Pieces = Callable[[Holder], Iterator[Piece | ComputedPiece]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +62,18 @@ class Response:
     headers: Headers = ()
 
     def whole(self) -> bytes:
+        """The body, for a caller without a connection.  No piece of it may be computed."""
+        return self.body if isinstance(self.body, bytes) else b"".join(cast(Iterator[Piece], self._pieces()))
+
+    async def read(self) -> bytes:
         """The body, for a caller without a connection."""
-        return self.body if isinstance(self.body, bytes) else b"".join(self.body.pieces(Uncounted()))
+        if isinstance(self.body, bytes):
+            return self.body
+        return b"".join([await piece if isinstance(piece, asyncio.Future) else piece for piece in self._pieces()])
+
+    def _pieces(self) -> Iterator[Piece | ComputedPiece]:
+        assert isinstance(self.body, StreamedBody)
+        return self.body.pieces(Uncounted())
 
 
 class Sink(Protocol):

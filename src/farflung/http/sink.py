@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from farflung.http.heads import BLOCK, LAST_CHUNK
-from farflung.http.messages import Piece, Pieces, Stream
+from farflung.http.messages import ComputedPiece, Piece, Pieces, Stream
 
 if TYPE_CHECKING:
     from farflung.http.connection import Connection
@@ -103,11 +103,11 @@ class StreamSink:
             self._room.set_result(None)
             self._room = None
 
-    def _produce(self, first: Iterator[Piece] | None) -> None:
+    def _produce(self, first: Iterator[Piece | ComputedPiece] | None) -> None:
         self._producing = True
         self._connection.produce(self._pieces(first), self._on_produced, chunked=self._chunked)
 
-    def _pieces(self, first: Iterator[Piece] | None) -> Iterator[Piece]:
+    def _pieces(self, first: Iterator[Piece | ComputedPiece] | None) -> Iterator[Piece | ComputedPiece]:
         if first is not None:
             yield from first
         while self._queue:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Final, Protocol
 
 import orjson
@@ -166,6 +167,17 @@ class Kind:
     def encode_stored(self, obj: Obj) -> bytes:
         """The same as `encode`, for an object in its stored form."""
         return objects.encode(self.stored_as, obj)
+
+
+def made(make: Callable[[], Kind]) -> Kind:
+    """In a worker process: a kind, compiled once."""
+    return _made(pickle.dumps(make))
+
+
+@lru_cache(maxsize=64)
+def _made(pickled: bytes) -> Kind:
+    make: Callable[[], Kind] = pickle.loads(pickled)  # noqa: S301  this process wrote it
+    return make()
 
 
 def builtin_kind(resource: Resource, catalog: Catalog) -> Kind:

@@ -40,7 +40,8 @@ class LoopbackClient:
         self, method: str, path: str, body: Obj | None = None, *, query: str = "", media: str = ""
     ) -> Any:
         """The response's JSON.  Raises ApiError for a failure Status."""
-        return orjson.loads((await self._send(method, path, body, query=query, media=media)).whole())
+        response = await self._send(method, path, body, query=query, media=media)
+        return orjson.loads(await response.read())
 
     async def delete(self, path: str, *, policy: str, uid: str, revision: Revision | None = None) -> None:
         """Delete an object with the preconditions uid and, if given, resourceVersion."""
@@ -67,14 +68,13 @@ class LoopbackClient:
             response = await response
         assert isinstance(response, Response), "only watches are streams, and controllers subscribe to the store"
         if response.status >= 400:
-            raise _error(response)
+            raise _error(response.status, await response.read())
         return response
 
 
-def _error(response: Response) -> ApiError:
-    content = response.whole()
+def _error(code: int, content: bytes) -> ApiError:
     try:
         status = orjson.loads(content)
     except orjson.JSONDecodeError:
-        return ApiError(response.status, "", content.decode(errors="replace").strip())
-    return ApiError(response.status, status.get("reason", ""), status.get("message", ""), status.get("details"))
+        return ApiError(code, "", content.decode(errors="replace").strip())
+    return ApiError(code, status.get("reason", ""), status.get("message", ""), status.get("details"))

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 JOB_SECONDS: Final = 30.0  #: of one computation in a worker
+TOO_MANY: Final = 429
+PAUSE: Final = 0.5  #: seconds until a computation is tried again that found too many others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +160,16 @@ class Call:
             message = "the process that computed the request ended; retry, or send smaller objects"
             headers = [("Retry-After", "1")]
             raise ApiError(503, "ServiceUnavailable", message, {"retryAfterSeconds": 1}, headers=headers) from None
+
+    async def compute_patiently(self, function: Callable[..., T], *args: Any) -> T:
+        """The same for an answer that has begun.  While too many computations wait, it is tried again."""
+        while True:
+            try:
+                return await self.compute(function, *args)
+            except ApiError as error:
+                if error.code != TOO_MANY:
+                    raise
+            await asyncio.sleep(PAUSE)
 
     def check_current(self) -> None:
         """Before a write: the kind must be that of the current definition.  Raises Redefined."""

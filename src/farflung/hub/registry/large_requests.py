@@ -10,21 +10,20 @@ the steps of the pipeline that need other objects.  It repeats the checks of a w
 from __future__ import annotations
 
 import asyncio
-import pickle
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import orjson
 
 from farflung.http.messages import Answer, Request, Response, Stream
 from farflung.hub.catalog import objects
-from farflung.hub.catalog.kinds import Kind, Shape
+from farflung.hub.catalog.kinds import Kind, Shape, made
 from farflung.hub.registry.bodies import media_type
 from farflung.hub.registry.call import Call, Handler, Tools
 from farflung.hub.registry.pipeline import STEPS, Stage, Write, check_open
+from farflung.hub.registry.respond import presenter_of, row_weight
 from farflung.hub.registry.storage_limits import check_room
 from farflung.hub.request import media_types
 from farflung.hub.request.attributes import Attributes, Authorization, Decision
@@ -44,8 +43,7 @@ if TYPE_CHECKING:
 
 LARGE: Final = 32 * 1024  #: bytes of a body or of a stored object
 LARGE_YAML: Final = 16 * 1024  #: bytes; YAML takes ten times longer to decode
-LARGE_READ: Final = 256 * 1024  #: bytes of an object that is read in another form
-LARGE_TEXT: Final = 64 * 1024  #: … as YAML or protobuf
+LARGE_READ: Final = 2 * 1024  #: bytes of an object that may take long to encode in another form
 YAML: Final = frozenset({media_types.YAML, media_types.APPLY_PATCH})
 #: headers that a handler reads
 READ_HEADERS: Final = ("accept", "content-type", "user-agent")
@@ -60,19 +58,16 @@ def is_large(call: Call) -> bool:
     body = len(call.request.body)
     if body > LARGE_YAML and (body > LARGE or media_type(call.request) in YAML):
         return True
-    if not call.target.name:
-        return False
-    entry = call.store.get(call.key)
-    return entry is not None and len(entry.value) > LARGE
+    stored = call.store.get(call.key) if call.target.name else None
+    size = max(body, 0 if stored is None else len(stored.value))
+    return size > LARGE or (
+        "as=Table" in call.request.headers.get("accept", "") and size * row_weight(call.kind) > LARGE
+    )
 
 
 def is_long_read(call: Call, representation: Representation, entry: Entry) -> bool:
     """Whether encoding an object would hold the event loop."""
-    if len(entry.value) <= LARGE_TEXT:
-        return False
-    if representation.media != "json":
-        return True
-    return len(entry.value) > LARGE_READ and bool(representation.as_ or not call.kind.is_plain(entry))
+    return len(entry.value) > LARGE_READ and presenter_of(call, representation).is_heavy([entry])
 
 
 def compute(call: Call, handler: Handler) -> Awaitable[Answer]:
@@ -316,17 +311,6 @@ def answer_in_worker(ask: Ask, handler: Handler, message: SentRequest) -> Answer
 async def answered(handler: Handler, call: Call) -> Answer:
     answer = handler(call)
     return answer if isinstance(answer, Response | Stream) else await answer
-
-
-def made(make: Callable[[], Kind]) -> Kind:
-    """A kind, compiled once per worker."""
-    return kind_of(pickle.dumps(make))
-
-
-@lru_cache(maxsize=64)
-def kind_of(pickled: bytes) -> Kind:
-    make: Callable[[], Kind] = pickle.loads(pickled)  # noqa: S301  this process wrote it
-    return make()
 
 
 class HubProxy:

@@ -7,18 +7,20 @@ of the kind) decode the object first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import datetime
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import orjson
 import yaml
 
 from farflung.apis import wire
-from farflung.http.messages import Piece, Request, Response, StreamedBody
+from farflung.http.messages import ComputedPiece, Piece, Request, Response, StreamedBody
 from farflung.hub.catalog import objects
+from farflung.hub.catalog.kinds import Kind, made
 from farflung.hub.registry.call import Call
-from farflung.hub.registry.snapshots import DECODED, LARGE, Snapshot, portions
+from farflung.hub.registry.snapshots import LARGE, Snapshot, portions
 from farflung.hub.request import media_types
 from farflung.hub.request.negotiation import PROTOBUF, YAML, Representation, negotiate
 from farflung.machinery import table
@@ -27,6 +29,10 @@ from farflung.machinery.errors import ApiError, Obj
 from farflung.store.base import Entry, Revision
 
 KEPT: Final = 1024 * 1024  #: bytes of an encoded list
+AT_ONCE: Final = 128 * 1024  #: bytes of stored values that are decoded and encoded in a turn of the event loop
+#: how much longer it takes than as JSON
+SLOWNESS: Final = {YAML: 8, PROTOBUF: 3}
+COLUMNS: Final = 4  #: of a custom resource, which take as long as the rest
 LIST_END: Final = b"]}"  #: of a list as JSON
 Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  #: the faster one, if libyaml is installed
 
@@ -66,7 +72,7 @@ def with_entry(
     headers = warning_headers(call, warnings)
     if representation is PLAIN:
         return Response(status, call.kind.document(entry), headers=headers)
-    return Response(status, Presenter(call, representation).whole(entry), representation.content_type, headers)
+    return Response(status, presenter_of(call, representation).whole(entry), representation.content_type, headers)
 
 
 def warning_headers(call: Call, warnings: Sequence[str] = ()) -> list[tuple[str, str]]:
@@ -114,7 +120,7 @@ def with_entries(
     call: Call, representation: Representation, metadata: Obj, entries: Sequence[Entry]
 ) -> Response | Awaitable[Response]:
     """Respond with a list.  A large one is encoded while its client reads it."""
-    presenter = Presenter(call, representation)
+    presenter = presenter_of(call, representation)
     snapshot = Snapshot(call.store, call.prefix, entries)
     answer = Response(200, b"", representation.content_type, warning_headers(call))
     if representation.media == PROTOBUF:
@@ -124,17 +130,20 @@ def with_entries(
         answer.body = StreamedBody(pieces, presenter.size(metadata, snapshot))
         return answer
     if presenter.is_quick(entries):
-        answer.body = b"".join(presenter.pieces(metadata, entries))
+        answer.body = b"".join(cast(Iterator[Piece], presenter.pieces(metadata, entries)))
         return answer
     return _in_turns(answer, presenter.pieces(metadata, entries))
 
 
-async def _in_turns(answer: Response, pieces: Iterator[Piece]) -> Response:
+async def _in_turns(answer: Response, pieces: Iterator[Piece | ComputedPiece]) -> Response:
     """Encode a list that is not large but expensive.  Between its pieces the hub serves other requests."""
-    encoded = []
+    encoded: list[Piece] = []
     for piece in pieces:
-        encoded.append(piece)
-        await asyncio.sleep(0)
+        if isinstance(piece, asyncio.Future):
+            encoded.append(await piece)
+        else:
+            encoded.append(piece)
+            await asyncio.sleep(0)
     answer.body = b"".join(encoded)
     return answer
 
@@ -146,10 +155,11 @@ async def _with_protobuf(answer: Response, presenter: Presenter, metadata: Obj, 
     for portion in presenter.portions(snapshot.entries):
         if size:
             await asyncio.sleep(0)
-        piece = presenter.items(portion)
-        size += len(piece)
+        piece = presenter.produced(portion)
+        encoded = await piece if isinstance(piece, asyncio.Future) else piece
+        size += len(encoded)
         if size <= KEPT:
-            items.append(piece)
+            items.append(encoded)
         else:
             items.clear()
     start, end = presenter.protobuf_frame(metadata, size)
@@ -157,27 +167,61 @@ async def _with_protobuf(answer: Response, presenter: Presenter, metadata: Obj, 
         answer.body = b"".join((start, *items, end))
         return answer
 
-    def pieces() -> Iterator[bytes]:
+    def pieces() -> Iterator[Piece | ComputedPiece]:
         yield start
-        yield from map(presenter.items, presenter.portions(snapshot.entries))
+        for portion in presenter.portions(snapshot.entries):
+            yield presenter.produced(portion)
         yield end
 
     answer.body = StreamedBody(snapshot.encoded(pieces), len(start) + size + len(end))
     return answer
 
 
+def presenter_of(call: Call, representation: Representation) -> Presenter:
+    include = table.included(call.query.get("includeObject", "")) if representation.as_ == "Table" else ""
+    return Presenter(call.kind, representation, include, call.tools.clock, call.compute_patiently)
+
+
+Encode = Callable[["Presenter", Entry], bytes]
+Compute = Callable[..., Awaitable[bytes]]  #: calls a function in a worker process
+
+
+def encode_in_worker(
+    encode: Encode,
+    make: Callable[[], Kind],
+    shown: tuple[Representation, str, datetime],
+    entry: tuple[str, bytes, Revision],
+) -> bytes:
+    """`shown`: the representation, the object in a row of a Table, and the time."""
+    representation, include, now = shown
+    return encode(Presenter(made(make), representation, include, lambda: now), Entry(*entry))
+
+
 class Presenter:
     """Encodes the objects of one resource in one representation."""
 
-    __slots__ = ("_call", "_include", "_kind", "_plain", "_printer", "_representation")
+    __slots__ = ("_clock", "_compute", "_include", "_kind", "_limit", "_plain", "_printer", "_representation")
 
-    def __init__(self, call: Call, representation: Representation) -> None:
-        self._call = call
-        self._kind = call.kind
+    def __init__(
+        self,
+        kind: Kind,
+        representation: Representation,
+        include: str,
+        clock: Callable[[], datetime],
+        compute: Compute | None = None,
+    ) -> None:
+        """`include`: the object in a row of a Table; `compute`: None: in a worker process."""
+        self._kind = kind
         self._representation = representation
+        self._include = include
+        self._clock = clock
+        self._compute = compute
         self._plain = not representation.as_ and representation.media == "json"
-        self._printer = call.resource.printer
-        self._include = table.included(call.query.get("includeObject", "")) if self.has_columns else ""
+        self._printer = kind.resource.printer
+        self._limit = LARGE
+        if not self._plain or kind.conversion is not None:
+            slowness = row_weight(kind) if self.has_columns else SLOWNESS.get(representation.media, 1)
+            self._limit = AT_ONCE // slowness
 
     @property
     def has_columns(self) -> bool:
@@ -197,17 +241,28 @@ class Presenter:
 
     def is_quick(self, entries: Sequence[Entry]) -> bool:
         """Whether these objects, which are not large, are encoded in one turn."""
-        return len(entries) <= self._step or self._can_splice(entries)
+        return self._can_splice(entries) or (
+            len(entries) <= self._most and sum([len(entry.value) for entry in entries]) <= self._limit
+        )
 
     def portions(self, entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
-        """Objects that are encoded in a few milliseconds."""
-        return portions(entries, self._step, LARGE if self._plain else DECODED)
+        """Objects that are encoded in a few milliseconds, or a larger one."""
+        return portions(entries, self._most, self._limit)
 
     @property
-    def _step(self) -> int:
-        if self._plain and self._kind.conversion is None:
-            return 1024
-        return 4 if self._representation.media == YAML else 128
+    def _most(self) -> int:
+        return 1024 if self._plain and self._kind.conversion is None else 128
+
+    def is_heavy(self, entries: Sequence[Entry]) -> bool:
+        """Whether a portion is one object that takes longer than a turn."""
+        return len(entries) == 1 and len(entries[0].value) > self._limit and not self._can_splice(entries)
+
+    def computed(self, encode: Encode, entry: Entry) -> ComputedPiece:
+        """A heavy object, encoded by a worker process."""
+        assert self._compute is not None, "a worker computes everything itself"
+        shown = self._representation, self._include, self._clock()
+        stored = entry.key, entry.value, entry.revision
+        return asyncio.ensure_future(self._compute(encode_in_worker, encode, self._kind.made_anew, shown, stored))
 
     def _can_splice(self, entries: Sequence[Entry]) -> bool:
         """Whether the stored bytes are the items of the list as they are."""
@@ -221,21 +276,22 @@ class Presenter:
         head, skip, separator = self._splices(metadata)
         return len(head) - 1 + snapshot.size + len(entries) * (len(separator) - skip) + len(LIST_END)
 
-    def pieces(self, metadata: Obj, entries: Sequence[Entry]) -> Iterator[Piece]:
+    def pieces(self, metadata: Obj, entries: Sequence[Entry]) -> Iterator[Piece | ComputedPiece]:
         """A list as JSON or YAML."""
         if self._can_splice(entries):
             yield from self._spliced(metadata, entries)
             return
         start, end = self._list_frame(metadata, is_empty=not entries)
         yield start
-        separator = b"" if self._representation.media == YAML else b","
         for number, portion in enumerate(self.portions(entries)):
-            yield separator + self.items(portion) if number else self.items(portion)
+            if number and self._representation.media != YAML:
+                yield b","
+            yield self.produced(portion)
         yield end
 
     def _splices(self, metadata: Obj) -> tuple[bytes, int, bytes]:
         """The start of a list of stored bytes, how many of each are left out, and what is between them."""
-        resource = self._call.resource
+        resource = self._kind.resource
         head = objects.list_head(resource, metadata)
         return (head, 0, b",") if resource.custom else (head, len(objects.type_head(resource)), b",{")
 
@@ -253,6 +309,13 @@ class Presenter:
                 yield separator.join(values)
         yield LIST_END
 
+    def produced(self, portion: Sequence[Entry]) -> bytes | ComputedPiece:
+        """Some encoded items of a list."""
+        return self.computed(Presenter.item, portion[0]) if self.is_heavy(portion) else self.items(portion)
+
+    def item(self, entry: Entry) -> bytes:
+        return self.items([entry])
+
     def items(self, entries: Sequence[Entry]) -> bytes:
         """Some encoded items of a list."""
         items = [self._item(self._kind.read(entry)) for entry in entries]
@@ -260,12 +323,12 @@ class Presenter:
             case "yaml":
                 return dumped_yaml(items)
             case "protobuf":
-                return protobuf.encode_items(items, self._call.resource.definition, wire.MESSAGES)
+                return protobuf.encode_items(items, self._kind.resource.definition, wire.MESSAGES)
         return orjson.dumps(items)[1:-1]
 
     def protobuf_frame(self, metadata: Obj, size: int) -> tuple[bytes, bytes]:
         """Start and end of a list whose encoded items have a size."""
-        return protobuf.list_frame(self._empty_list(metadata), self._call.resource.definition, size, wire.MESSAGES)
+        return protobuf.list_frame(self._empty_list(metadata), self._kind.resource.definition, size, wire.MESSAGES)
 
     def _item(self, obj: Obj) -> Obj:
         match self._representation.as_:
@@ -273,7 +336,7 @@ class Presenter:
                 return self._row(obj)
             case "PartialObjectMetadataList":
                 return table.partial_metadata(obj, self._representation.version)
-        if not self._call.resource.custom:
+        if not self._kind.resource.custom:
             del obj["kind"], obj["apiVersion"]
         return obj
 
@@ -295,12 +358,12 @@ class Presenter:
                 return table.table(self._printer, (), metadata, version)
             case "PartialObjectMetadataList":
                 return table.partial_metadata_list((), metadata, version)
-        resource = self._call.resource
+        resource = self._kind.resource
         return {"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": metadata, "items": []}
 
     def bookmark(self, revision: Revision, annotations: dict[str, str] | None) -> bytes:
         """A BOOKMARK object, which has only the revision that a watch has reached."""
-        resource = self._call.resource
+        resource = self._kind.resource
         metadata: Obj = {"resourceVersion": str(revision)}
         if annotations:
             metadata["annotations"] = annotations
@@ -326,7 +389,7 @@ class Presenter:
         return obj
 
     def _row(self, obj: Obj) -> Obj:
-        now = self._call.tools.clock()
+        now = self._clock()
         return table.row(self._printer, obj, now, self._include, self._representation.version)
 
     def _document(self, obj: Any) -> bytes:
@@ -334,8 +397,13 @@ class Presenter:
             case "yaml":
                 return dumped_yaml(obj)
             case "protobuf":
-                return protobuf.encode(obj, self._call.resource.definition, wire.MESSAGES)
+                return protobuf.encode(obj, self._kind.resource.definition, wire.MESSAGES)
         return orjson.dumps(obj)
+
+
+def row_weight(kind: Kind) -> int:
+    """How many times longer the row of a Table takes than the object as JSON."""
+    return 1 + len(kind.resource.printer.columns) // COLUMNS if kind.resource.custom else 1
 
 
 def dumped_yaml(value: Any) -> bytes:

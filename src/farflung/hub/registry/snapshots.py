@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Final
 
-from farflung.http.messages import Holder, Piece, Pieces
+from farflung.http.messages import ComputedPiece, Holder, Piece, Pieces
 from farflung.hub.catalog.objects import ObjectSelection
 from farflung.store.base import Change, Entry, Store
 
@@ -58,10 +58,10 @@ class Snapshot:
         self._store = store
         self._prefix = prefix
 
-    def encoded(self, encode: Callable[[], Iterable[Piece]]) -> Pieces:
+    def encoded(self, encode: Callable[[], Iterable[Piece | ComputedPiece]]) -> Pieces:
         """Pieces that `encode` makes from the entries."""
 
-        def pieces(holder: Holder) -> Iterator[Piece]:
+        def pieces(holder: Holder) -> Iterator[Piece | ComputedPiece]:
             subscription = self._store.subscribe(self._prefix, self._count_replaced(holder))
             try:
                 holder.hold(self.entries, REFERENCE * len(self.entries))

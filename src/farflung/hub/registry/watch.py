@@ -12,12 +12,12 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, cast
 from weakref import ref
 
 import orjson
 
-from farflung.http.messages import Holder, Piece, Pieces, Sink, Stream
+from farflung.http.messages import ComputedPiece, Holder, Piece, Pieces, Sink, Stream
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.objects import ObjectSelection
 from farflung.hub.catalog.served import Changed
@@ -156,7 +156,7 @@ class Audience:
         self.topic = topic
         self._watches = watches
         self._store = store
-        self._present = respond.Presenter(call, topic.representation)
+        self._present = respond.presenter_of(call, topic.representation)
         self._members: set[WatchStream] = set()
         self._changes = 0  #: commits
         self._snapshot: Callable[[], Snapshot | None] = no_snapshot  #: while clients read it and nothing changes
@@ -240,12 +240,14 @@ class Audience:
         """ADDED events of all objects, and then `end`."""
         encode = partial(self._added, snapshot.entries, end)
         if snapshot.size <= LARGE and self._present.is_quick(snapshot.entries):
-            return b"".join(encode())
+            return b"".join(cast(Iterator[Piece], encode()))
         return snapshot.encoded(encode)
 
-    def _added(self, entries: Sequence[Entry], end: bytes) -> Iterator[Piece]:
+    def _added(self, entries: Sequence[Entry], end: bytes) -> Iterator[Piece | ComputedPiece]:
         for portion in self._present.portions(entries):
-            if len(portion) == 1 and not self.has_columns:  # a large object is not copied
+            if self._present.is_heavy(portion):
+                yield self._computed_event("ADDED", portion[0])
+            elif len(portion) == 1 and not self.has_columns:  # a large object is not copied
                 yield from (EVENT_START % b"ADDED", self._present.encoded(portion[0]), EVENT_END)
             else:
                 yield b"".join([self._event("ADDED", entry) for entry in portion])
@@ -269,6 +271,17 @@ class Audience:
 
     def _event(self, kind: str, entry: Entry) -> bytes:
         return b"".join((EVENT_START % kind.encode(), self._present.encoded(entry), EVENT_END))
+
+    def _computed_event(self, kind: str, entry: Entry) -> ComputedPiece:
+        """The event of a heavy object, encoded by a worker process."""
+
+        async def framed(encoded: ComputedPiece) -> bytes:
+            try:
+                return b"".join((EVENT_START % kind.encode(), await encoded, EVENT_END))
+            finally:
+                encoded.cancel()
+
+        return asyncio.ensure_future(framed(self._present.computed(respond.Presenter.encoded, entry)))
 
     def bookmark(self, revision: Revision, annotations: dict[str, str] | None = None) -> bytes:
         return b'{"type":"BOOKMARK","object":%b}\n' % self._present.bookmark(revision, annotations)
@@ -354,10 +367,13 @@ class WatchStream:
             first = min(BOOKMARK_EVERY, max(self._seconds - BOOKMARK_BEFORE_END, self._seconds / 2))
             self._timers.append(loop.call_later(first, self._mark, loop.time() + self._seconds))
 
-    def _initial(self, past: Pieces, holder: Holder) -> Iterator[Piece]:
+    def _initial(self, past: Pieces, holder: Holder) -> Iterator[Piece | ComputedPiece]:
         for piece in past(holder):
-            if self._lacks_columns and piece:
-                yield self._with_columns(bytes(piece))
+            if self._lacks_columns and isinstance(piece, asyncio.Future):
+                yield asyncio.ensure_future(self._computed_with_columns(piece))
+                self._lacks_columns = False
+            elif self._lacks_columns and piece:
+                yield self._with_columns(bytes(cast(Piece, piece)))
                 self._lacks_columns = False
             else:
                 yield piece
@@ -416,6 +432,12 @@ class WatchStream:
     def _with_columns(self, data: bytes) -> bytes:
         first, newline, rest = data.partition(b"\n")
         return self._audience.with_columns(first + newline) + rest
+
+    async def _computed_with_columns(self, event: ComputedPiece) -> bytes:
+        try:
+            return self._with_columns(await event)
+        finally:
+            event.cancel()
 
     def stop(self) -> None:
         for timer in self._timers:
