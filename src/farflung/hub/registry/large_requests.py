@@ -23,7 +23,7 @@ from farflung.hub.catalog.kinds import Kind, Shape, made
 from farflung.hub.registry.bodies import media_type
 from farflung.hub.registry.call import Call, Handler, Tools
 from farflung.hub.registry.pipeline import STEPS, Stage, Write, check_open
-from farflung.hub.registry.respond import presenter_of, row_weight
+from farflung.hub.registry.respond import PLAIN, presenter_of, row_weight
 from farflung.hub.registry.storage_limits import check_room
 from farflung.hub.request import media_types
 from farflung.hub.request.attributes import Attributes, Authorization, Decision
@@ -67,7 +67,9 @@ def is_large(call: Call) -> bool:
 
 def is_long_read(call: Call, representation: Representation, entry: Entry) -> bool:
     """Whether encoding an object would hold the event loop."""
-    return len(entry.value) > LARGE_READ and presenter_of(call, representation).is_heavy([entry])
+    if len(entry.value) <= LARGE_READ or (representation is PLAIN and call.kind.is_plain(entry)):
+        return False
+    return presenter_of(call, representation).is_heavy([entry])
 
 
 def compute(call: Call, handler: Handler) -> Awaitable[Answer]:
