@@ -20,8 +20,7 @@ from click.testing import CliRunner, Result
 from client_certificates import issue_client_certificate
 from cryptography import x509
 
-from farflung.cli.credential_files import PERIOD
-from farflung.cli.credentials import KUBECONFIG, PLAIN, SIGNING_KEYS, ensure_tokens
+from farflung.cli.credentials import KUBECONFIG, PLAIN, ensure_tokens
 from farflung.cli.hub import HubSettings, running
 from farflung.cli.main import main
 from farflung.client.errors import Unreachable
@@ -37,7 +36,8 @@ from farflung.http.certificates import (
     server_context,
     server_names,
 )
-from farflung.hub.auth.signing_keys import SigningKeys, ensure_keys, read_keys
+from farflung.hub.auth.credential_files import PERIOD
+from farflung.hub.auth.signing_keys import SIGNING_KEYS, SigningKeys, ensure_keys, read_keys
 from farflung.syncer.authorities import AuthorityKeeper, LearnedAuthorities
 
 NOW = datetime.now(UTC)

@@ -15,12 +15,13 @@ import pytest
 from apis_harness import widget_schema
 from hub_process import Client, HubProcess, Json, eventually
 
-from farflung.cli.encryption import KEY_FILE, StoreEncryption
+from farflung.cli.settings import KEY_FILE
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.objects import cluster_in
 from farflung.hub.tenancy.paths import LOGICAL_CLUSTERS, WORKSPACES, logical_cluster_key
 from farflung.lib.key_file import KeyFile
 from farflung.store.sqlite.store import SqliteStore
+from farflung.store.sqlite.store_encryption import StoreEncryption
 
 TENANCY = "/apis/tenancy.kcp.io/v1alpha1"
 APIS = "/apis/apis.kcp.io/v1alpha1"

@@ -6,8 +6,8 @@ import asyncio
 import signal
 import sys
 
-from farflung.cli.supervisor import kept_running
 from farflung.lib.backoff import Backoff
+from farflung.lib.supervisor import kept_running
 
 
 async def main(text: str) -> None:

@@ -13,8 +13,6 @@ import click
 from cryptography import x509
 from msgspec import UNSET, UnsetType
 
-from farflung.cli.credential_files import read_uses
-from farflung.cli.credentials import SIGNING_KEYS
 from farflung.cli.output import printer, table
 from farflung.cli.tokens import hub_directory
 from farflung.http.certificates import (
@@ -26,8 +24,9 @@ from farflung.http.certificates import (
     load_certificates,
     server_names,
 )
+from farflung.hub.auth.credential_files import read_uses
 from farflung.hub.auth.credential_uses import IssuerUse
-from farflung.hub.auth.signing_keys import StoredKey, read_keys, revoke_keys, rotate_keys
+from farflung.hub.auth.signing_keys import SIGNING_KEYS, StoredKey, read_keys, revoke_keys, rotate_keys
 from farflung.inspect.results import Result
 from farflung.machinery.times import human
 

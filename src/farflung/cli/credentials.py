@@ -17,7 +17,6 @@ from farflung.lib.files import locked, write_private
 from farflung.lib.ids import Uids, new_token
 
 TOKENS = "tokens.json"  #: sha256 of a token → its user
-SIGNING_KEYS = "service-account.key"  #: signs the tokens of ServiceAccounts
 KUBECONFIG = "admin.kubeconfig"
 ADMIN = "farflung-admin"
 

@@ -20,7 +20,6 @@ import orjson
 
 from farflung.apis.kcp.names import WORKSPACES
 from farflung.apis.names import Collection
-from farflung.cli.background import Background, Process
 from farflung.cli.credentials import KUBECONFIG
 from farflung.cli.output import ProgressReporter, table
 from farflung.cli.settings import DemoOptions
@@ -28,6 +27,7 @@ from farflung.client.errors import AlreadyExists, ClientError, KubeconfigError, 
 from farflung.client.kubeconfig import load
 from farflung.client.rest import Client
 from farflung.edge.ports import PortUnavailable
+from farflung.lib.background import Background, Process
 from farflung.machinery.errors import Obj
 
 T = TypeVar("T")

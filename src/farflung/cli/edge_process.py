@@ -18,7 +18,6 @@ import msgspec
 import uvloop
 
 from farflung.apis.names import NODES
-from farflung.cli import logs
 from farflung.cli.credentials import KUBECONFIG, url_of
 from farflung.cli.hub import HubSettings, running
 from farflung.client.errors import ClientError, KubeconfigError
@@ -36,7 +35,7 @@ from farflung.edge.runtimes.base import Runtime
 from farflung.edge.runtimes.process import ProcessRuntime
 from farflung.edge.workload_controllers import add_workload_controllers
 from farflung.http.certificates import CertificateError
-from farflung.lib import ids, outlet
+from farflung.lib import ids, log_lines, outlet
 from farflung.lib.errors import UserError
 from farflung.lib.klog import Logger
 from farflung.runtime.environment import system_environment
@@ -53,8 +52,8 @@ NODE_AGENT: Final = "kubelet"  #: component of Events, as users know it
 
 def run(edge: EmbeddedEdge, *, verbosity: int) -> None:
     """Run until a signal.  Errors of the user are one line and exit code 1."""
-    outlet.unblock(logs.lost)
-    logs.configure(sys.stderr, verbose=False)
+    outlet.unblock(log_lines.lost)
+    log_lines.configure(sys.stderr, verbose=False)
     log = Logger(sys.stderr, verbosity)
     try:
         with edge.locked() as lock:

@@ -21,8 +21,6 @@ from typing import NoReturn
 import uvloop
 
 from farflung.apis.edge.names import STALE_AFTER
-from farflung.cli import logs
-from farflung.cli.credential_files import CredentialFiles
 from farflung.cli.credentials import (
     ADMIN,
     KUBECONFIG,
@@ -33,14 +31,14 @@ from farflung.cli.credentials import (
     url_of,
     write_kubeconfig,
 )
-from farflung.cli.encryption import StoreEncryption, key_file
-from farflung.cli.settings import DATABASE, WORKSPACES, KeyOptions, ServingOptions
+from farflung.cli.settings import DATABASE, KEY_FILE, WORKSPACES, KeyOptions, ServingOptions
 from farflung.http.certificates import CertificateError
 from farflung.http.flow_control import FlowLimits
 from farflung.http.messages import Service
 from farflung.http.server import Server, listening_sockets, serve_on
 from farflung.hub.assembly import Assembly, HubDependencies, Options, Sources
 from farflung.hub.auth.authenticator import Authenticator
+from farflung.hub.auth.credential_files import CredentialFiles
 from farflung.hub.auth.flows import JOB_SHARES
 from farflung.hub.auth.static_tokens import read_tokens
 from farflung.hub.catalog import objects
@@ -48,7 +46,7 @@ from farflung.hub.endpoints.logs import Nodes
 from farflung.hub.registry.call import StorageLimits
 from farflung.hub.request.audit import Audit
 from farflung.hub.request.audit_policy import AuditPolicy
-from farflung.lib import memory, outlet
+from farflung.lib import log_lines, memory, outlet
 from farflung.lib.errors import UserError
 from farflung.lib.outlet import RotatedFile, Rotation
 from farflung.machines.files.scheduler_files import SchedulerFiles, SchedulerFilesError
@@ -56,6 +54,7 @@ from farflung.placement.guard import USUAL, WithdrawalLimits
 from farflung.placement.types import placement_problem
 from farflung.store.base import FIRST, Unusable
 from farflung.store.sqlite.store import SqliteStore
+from farflung.store.sqlite.store_encryption import StoreEncryption
 
 log = logging.getLogger(__name__)
 
@@ -96,8 +95,8 @@ class HubSettings(ServingOptions):
 
 def run(settings: HubSettings) -> None:
     """Run until a signal.  Errors of the user are one line and exit code 1."""
-    outlet.unblock(logs.lost)
-    logs.configure(sys.stderr, verbose=settings.verbose)
+    outlet.unblock(log_lines.lost)
+    log_lines.configure(sys.stderr, verbose=settings.verbose)
     try:
         if settings.controllers and settings.files:
             settings.files.read()  # an invalid file would make the controllers fail repeatedly
@@ -185,20 +184,20 @@ def read_audit_policy(settings: HubSettings) -> AuditPolicy | None:
         raise UserError(f"cannot read the audit policy {path}: {(error.strerror or str(error)).lower()}") from None
 
 
-def audit_lines(settings: HubSettings, *, silent: bool) -> logs.LogLines:
+def audit_lines(settings: HubSettings, *, silent: bool) -> log_lines.LogLines:
     """Raises UserError."""
     path = settings.audit_log_path
     if not path:
-        return logs.LogLines(sys.stderr, silent=silent)
+        return log_lines.LogLines(sys.stderr, silent=silent)
     if path == "-":
-        return logs.EventLines(sys.stderr, silent=silent)
+        return log_lines.EventLines(sys.stderr, silent=silent)
     rotation = Rotation(settings.audit_log_maxsize, settings.audit_log_maxbackup, settings.audit_log_maxage)
     try:
-        file = RotatedFile(Path(path), rotation, logs.lost_events)
+        file = RotatedFile(Path(path), rotation, log_lines.lost_events)
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise UserError(f"cannot write the audit log {path}: {why}; choose another --audit-log-path") from None
-    return logs.EventLines(io.TextIOWrapper(file), silent=silent)
+    return log_lines.EventLines(io.TextIOWrapper(file), silent=silent)
 
 
 def flow_limits(settings: HubSettings) -> FlowLimits:
@@ -229,7 +228,7 @@ async def _running(settings: HubSettings, sockets: list[socket.socket], nodes: N
     audit_policy = read_audit_policy(settings)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = database(settings)
-    encrypted = StoreEncryption(key_file(directory, settings.keys), settings.encryption_resources)
+    encrypted = StoreEncryption(settings.keys.file(directory / KEY_FILE), settings.encryption_resources)
     encryption = await asyncio.to_thread(encrypted.ensure, path)
     files = CredentialFiles(directory, [settings.bind_address, *settings.hostnames])
     read_tokens(directory / TOKENS)  # opening the store changes it, so a damaged token file is refused before

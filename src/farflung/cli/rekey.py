@@ -16,9 +16,8 @@ from typing import Final
 import apsw
 import click
 
-from farflung.cli.encryption import key_file
 from farflung.cli.repair import find_store
-from farflung.cli.settings import KeyOptions
+from farflung.cli.settings import KEY_FILE, KeyOptions
 from farflung.lib.envelopes import KeyRing
 from farflung.lib.errors import UserError
 from farflung.lib.files import locked
@@ -44,7 +43,7 @@ PATIENCE: Final = 30.0  #: seconds without an answer of the store, or without a 
 def run(directory: Path, options: KeyOptions) -> str:
     """Returns what to print.  Raises UserError."""
     path = find_store(directory)
-    keys = key_file(directory, options)
+    keys = options.file(directory / KEY_FILE)
     try:
         try:
             lock = FileLock(path)

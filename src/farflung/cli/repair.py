@@ -8,9 +8,8 @@ from typing import Final
 
 import click
 
-from farflung.cli.encryption import key_file
 from farflung.cli.output import named, table
-from farflung.cli.settings import DATABASE, WORKSPACES, KeyOptions
+from farflung.cli.settings import DATABASE, KEY_FILE, WORKSPACES, KeyOptions
 from farflung.lib.envelopes import KeyRing
 from farflung.lib.errors import UserError
 from farflung.lib.words import count
@@ -25,7 +24,7 @@ MOST_NAMED: Final = 5  #: objects in an error message
 def run(directory: Path, options: KeyOptions, dropped: Sequence[str], *, write: bool) -> str:
     """Returns what to print.  Raises UserError, after printing the damage."""
     path = find_store(directory)
-    keys = key_file(directory, options)
+    keys = options.file(directory / KEY_FILE)
     encryption = Encryption(KeyRing([one.key for one in keys.read()])) if keys.identity() else Encryption()
     try:
         lock = FileLock(path)

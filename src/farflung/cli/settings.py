@@ -9,11 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from functools import wraps
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
 from farflung.apis.edge.names import STALE_AFTER
+
+if TYPE_CHECKING:
+    from farflung.lib.key_file import KeyFile
 
 Command: TypeAlias = Callable[..., None]
 Decorator: TypeAlias = Callable[[Command], Command]
@@ -153,6 +156,7 @@ def output(*formats: str) -> Decorator:
 ROOT_DIRECTORY: Final = Path(".farflung")
 DATABASE: Final = "hub.sqlite"
 WORKSPACES: Final = "workspaces.sqlite"  #: of a hub with workspaces; each kind of hub refuses the other's
+KEY_FILE: Final = "encryption.key"  #: of its store
 STATE_DIRECTORY: Final = Path(".farflung-syncer")
 DIRECTORY: Final = click.Path(path_type=Path, file_okay=False)
 FILE: Final = click.Path(path_type=Path, dir_okay=False)
@@ -178,6 +182,11 @@ class KeyOptions:
         "COMMAND",
         names="--encryption-command",
     )
+
+    def file(self, default: Path) -> KeyFile:
+        from farflung.lib.key_file import KeyFile
+
+        return KeyFile(self.path or default, self.command)
 
 
 @dataclass(frozen=True, slots=True)

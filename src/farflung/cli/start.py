@@ -13,13 +13,13 @@ import yaml
 
 from farflung.cli.credentials import KUBECONFIG, Administrator, KubeconfigContext, cluster_at, whole_kubeconfig
 from farflung.cli.plugins.contexts import CURRENT, PREVIOUS
-from farflung.cli.supervisor import kept_running
 from farflung.hub.request.user import ADMINISTRATORS, AUTHENTICATED
 from farflung.hub.tenancy import bootstrap
 from farflung.hub.tenancy.workspace_authorizer import OPERATORS
 from farflung.inspect import fields
 from farflung.lib import yaml_loader
 from farflung.lib.files import write_private
+from farflung.lib.supervisor import kept_running
 from farflung.machines.files.scheduler_files import SchedulerFiles
 from farflung.placement.guard import WithdrawalLimits
 

@@ -21,7 +21,6 @@ from farflung.client.errors import ClientError, KubeconfigError
 from farflung.client.kubeconfig import ACCOUNT, ClientConfig, in_cluster_config, load
 from farflung.client.rest import Client
 from farflung.lib import klog, outlet
-from farflung.lib.key_file import KeyFile
 from farflung.lib.klog import Logger
 from farflung.runtime.environment import report_unless_closed, system_environment
 from farflung.runtime.reflector import Environment
@@ -85,7 +84,7 @@ async def _running(settings: SyncerSettings, keys: KeyOptions, log: Logger) -> A
     learned = LearnedAuthorities(settings.state, Path(settings.from_kubeconfig))
     hub_access = _hub_access(settings, learned)
     settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    journal = Journal.open(settings.state / JOURNAL, KeyFile(keys.path or settings.state / KEY, keys.command))
+    journal = Journal.open(settings.state / JOURNAL, keys.file(settings.state / KEY))
     try:
         async with contextlib.AsyncExitStack() as stack:
             edge = Client(await stack.enter_async_context(edge_access.transport()), edge_access.prefix, SYNCER_MANAGER)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 PublicKey = ec.EllipticCurvePublicKey | rsa.RSAPublicKey
 
+SIGNING_KEYS: Final = "service-account.key"  #: the file in the hub's directory
 LARGEST: Final = 32 * 1024  #: characters of a token
 LARGEST_HEADER: Final = 512  #: characters of its header, which is read before it is verified
 COMPACT: Final = re.compile(r"([\w-]+)\.[\w-]+\.([\w-]+)", re.ASCII)

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from farflung.cli.settings import KeyOptions
 from farflung.lib.envelopes import KeyRing
 from farflung.lib.key_file import Identity, KeyFile, KeyFileError
 from farflung.store.base import StoreError
@@ -16,16 +15,10 @@ from farflung.store.encryption import Encryption, ResourcePatterns
 from farflung.store.sqlite.files import needed_keys
 from farflung.store.sqlite.store import SqliteStore
 
-KEY_FILE: Final = "encryption.key"  #: in the hub's directory
 FOLLOW: Final = 1.0  #: seconds between two looks at the key file
 PATIENCE: Final = 10.0  #: seconds before a retry after a failure
 
 log = logging.getLogger(__name__)
-
-
-def key_file(directory: Path, options: KeyOptions) -> KeyFile:
-    """Of the hub with this root directory."""
-    return KeyFile(options.path or directory / KEY_FILE, options.command)
 
 
 class StoreEncryption:

@@ -8,7 +8,7 @@ import re
 import sys
 from functools import partial
 
-from farflung.cli.logs import FORMAT, DiscreetFormatter, LogLines, lost
+from farflung.lib.log_lines import FORMAT, DiscreetFormatter, LogLines, lost
 
 
 def test_every_line_is_written_in_order_with_its_time() -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from farflung.cli.credentials import SIGNING_KEYS
 from farflung.http.certificates import (
     CertificateError,
     CertificateHolder,
@@ -24,7 +23,7 @@ from farflung.http.certificates import (
 )
 from farflung.hub.auth.credential_uses import CredentialUses
 from farflung.hub.auth.service_account_tokens import ServiceAccountTokens
-from farflung.hub.auth.signing_keys import SigningKeys, ensure_keys, read_keys, short_id
+from farflung.hub.auth.signing_keys import SIGNING_KEYS, SigningKeys, ensure_keys, read_keys, short_id
 from farflung.lib.files import FileVersion, file_version, write_private
 from farflung.lib.tls import ReplaceableContext
 from farflung.store.base import Unusable

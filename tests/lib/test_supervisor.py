@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 from hub_process import PATIENCE, eventually
 
-from farflung.cli.supervisor import kept_running
 from farflung.lib.backoff import Backoff
+from farflung.lib.supervisor import kept_running
+
+pytestmark = pytest.mark.slow  # processes
 
 PARENT = str(Path(__file__).parents[1] / "support" / "supervising.py")
 QUICK = Backoff(0.01, 0.01, lambda: 1.0)
