@@ -38,7 +38,7 @@ from farflung.controllers.status_summarizer.health import SummarySubject
 from farflung.machinery.errors import Obj
 from farflung.placement.guard import WithdrawalLimits
 from farflung.placement.index import CopyKey
-from farflung.placement.names import GroupResource, Part, PlacementKey
+from farflung.placement.names import GroupResource, ObjectRef, PlacementKey
 from farflung.placement.project import projected
 from farflung.placement.state import PlacementState
 from farflung.placement.types import (
@@ -224,15 +224,15 @@ def lags(acknowledged: list[float], seen: list[tuple[float, int]]) -> list[float
 
 CLUSTER = "workload"
 KIND = GroupResource("apps", "deployments")
-PART = Part(KIND, SPACE, "web")
-NAMESPACE = Part(GroupResource("", "namespaces"), "", SPACE)
+REF = ObjectRef(KIND, SPACE, "web")
+NAMESPACE = ObjectRef(GroupResource("", "namespaces"), "", SPACE)
 KEY = PlacementKey(CLUSTER, "p")
 EVENTS = 10_000
 
 
-def seen(part: Part, obj: Obj, version: int = 1) -> ObservedObject:
+def seen(ref: ObjectRef, obj: Obj, version: int = 1) -> ObservedObject:
     obj["metadata"] |= {"uid": f"{version:036}", "resourceVersion": str(version)}
-    return parse_object(part.resource, "v1", orjson.dumps(obj))
+    return parse_object(ref.resource, "v1", orjson.dumps(obj))
 
 
 def copy_at(number: int, version: int) -> ObservedObject:
@@ -242,7 +242,7 @@ def copy_at(number: int, version: int) -> ObservedObject:
     copy = projected(made, sources=[f"{CLUSTER}|p"])
     time_of = {"manager": "farflung-syncer", "operation": "Update", "subresource": "status", "time": STARTED}
     copy["metadata"]["managedFields"] = [time_of]
-    return seen(PART, {**copy, "status": status(number)}, version)
+    return seen(REF, {**copy, "status": status(number)}, version)
 
 
 def mailbox(number: int) -> str:
@@ -253,7 +253,7 @@ def world(count: int) -> tuple[PlacementState, Summaries]:
     """All is known, and every copy has reported once."""
     known = PlacementState({KIND: "v1", NAMESPACE.resource: "v1"}, WithdrawalLimits())
     known.on_object(CLUSTER, NAMESPACE, seen(NAMESPACE, namespace(SPACE)))
-    known.on_object(CLUSTER, PART, seen(PART, deployment("nginx:1")))
+    known.on_object(CLUSTER, REF, seen(REF, deployment("nginx:1")))
     selecting = placement()
     selecting["metadata"]["uid"] = "p"
     known.on_placement(KEY, parse_placement(orjson.dumps(selecting)))
@@ -269,8 +269,8 @@ def world(count: int) -> tuple[PlacementState, Summaries]:
     summaries.on_placement(KEY)
     first = copy_at(0, 1)
     for name, _ in destinations:
-        known.on_object(name, PART, first)
-        summaries.look(CopyKey(name, PART))
+        known.on_object(name, REF, first)
+        summaries.look(CopyKey(name, REF))
     return known, summaries
 
 
@@ -280,9 +280,9 @@ def engine_alone(figures: Figures, count: int) -> None:
     heard = looked = 0.0
     for name, after in events:
         started = time.process_time()
-        known.on_object(name, PART, after)
+        known.on_object(name, REF, after)
         between = time.process_time()
-        summaries.look(CopyKey(name, PART))
+        summaries.look(CopyKey(name, REF))
         ended = time.process_time()
         heard, looked = heard + between - started, looked + ended - between
     each = f"{looked / EVENTS * 1e6:.1f} µs"
@@ -290,7 +290,7 @@ def engine_alone(figures: Figures, count: int) -> None:
     figures.show(f"{count:,} destinations: one change", each, "the same for all", share)
     figures.show(f"{count:,} destinations: to hear of it", f"{heard / EVENTS * 1e6:.1f} µs", "", "for whoever listens")
     started = time.process_time()
-    found = summaries.summary(SummarySubject(KEY, PART))
+    found = summaries.summary(SummarySubject(KEY, REF))
     milliseconds = (time.process_time() - started) * 1e3
     assert found is not None and found["destinations"]["reporting"] == count
     figures.show(f"{count:,} destinations: the summary", f"{milliseconds:.2f} ms", "", "once a second at most")

@@ -40,7 +40,7 @@ from farflung.placement.names import (
     NAMESPACES,
     GroupResource,
     ObjectKey,
-    Part,
+    ObjectRef,
     PlacementKey,
     Source,
 )
@@ -285,10 +285,10 @@ def feed_state(feed: PlacementFeed, translator: PlacementTranslator, summarizer:
     assert translator._known is known
     assert summarizer._known is known
     wanted = {
-        (mailbox, part): (sorted(known.engine.reasons(mailbox, part), key=str), known.withdrawals.is_held(key))
+        (mailbox, ref): (sorted(known.engine.reasons(mailbox, ref), key=str), known.withdrawals.is_held(key))
         for key in known.placements
         for mailbox in known.engine.destinations(key)
-        for part in known.engine.parts_at(mailbox)
+        for ref in known.engine.refs_at(mailbox)
     }
     made = {key: sorted(known.copies.made(key)) for key in known.placements}
     index = (
@@ -300,8 +300,7 @@ def feed_state(feed: PlacementFeed, translator: PlacementTranslator, summarizer:
         known._placements_through,
     )
     subjects = {
-        key: {part: summaries.summary(SummarySubject(key, part)) for part in parts}
-        for key, parts in summaries._of.items()
+        key: {ref: summaries.summary(SummarySubject(key, ref)) for ref in refs} for key, refs in summaries._of.items()
     }
     keepers = known.keepers._family, known.keepers._observed, known.keepers._marks
     return (
@@ -450,7 +449,7 @@ async def test_copies_are_not_withdrawn_because_the_engine_fails_with_an_object(
     ]
     for version, (name, obj) in enumerate(history, 1):
         deliver(informers[name], obj, version, deleted=False)
-    copy = CopyKey(f"inv-mb-{UID.format(1)}", Part(DEPLOYMENTS, "shop", "web"))
+    copy = CopyKey(f"inv-mb-{UID.format(1)}", ObjectRef(DEPLOYMENTS, "shop", "web"))
     method = getattr(PlacementState, failing_method)
 
     def fails(self: PlacementState, *args: Any) -> Any:

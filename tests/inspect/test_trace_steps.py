@@ -24,7 +24,7 @@ from farflung.inspect.trace_steps import (
     written_to,
 )
 from farflung.machinery.errors import Obj
-from farflung.placement.names import GroupResource, Part
+from farflung.placement.names import GroupResource, ObjectRef
 from farflung.placement.project import Desired, projected
 from farflung.placement.types import CopyDestination
 
@@ -36,8 +36,8 @@ DAY, HOUR, MINUTES, RECENT, LATELY = (
     "2026-01-01T11:59:50Z",
     "2026-01-01T11:59:58Z",
 )
-PART = Part(GroupResource("apps", "deployments"), "shop", "web")
-SUBJECT = TracedObject(PART)
+REF = ObjectRef(GroupResource("apps", "deployments"), "shop", "web")
+SUBJECT = TracedObject(REF)
 PLACE = CopyDestination("imw", "north", "florin")
 WANTED = projected(
     {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 3}}
@@ -66,7 +66,7 @@ def reported(time: str = RECENT, **status: Any) -> Obj:
 
 
 def problem(reason: str = "NotManaged", **further: Any) -> Obj:
-    (group, resource), namespace, name = PART
+    (group, resource), namespace, name = REF
     which = {"group": group, "resource": resource, "namespace": namespace, "name": name, "direction": "down"}
     return {**which, "reason": reason, "message": "it is there", "lastTry": MINUTES, "tries": 3, **further}
 
@@ -356,8 +356,8 @@ def test_what_fails_and_is_not_listed_may_be_this_object() -> None:
 
 
 def test_kinds_without_status_end_at_the_edge_and_others_in_the_mailbox() -> None:
-    assert found(TracedObject(PART, has_status=False)).steps[-1].name == "edge"
-    assert found(TracedObject(PART, is_applied=False)).steps[-1].name == "copied"
+    assert found(TracedObject(REF, has_status=False)).steps[-1].name == "edge"
+    assert found(TracedObject(REF, is_applied=False)).steps[-1].name == "copied"
 
 
 def test_nothing_is_said_of_a_status_before_there_was_a_syncer() -> None:
@@ -365,7 +365,7 @@ def test_nothing_is_said_of_a_status_before_there_was_a_syncer() -> None:
 
 
 def test_a_namespace_that_is_there_already_will_do_for_what_goes_into_it() -> None:
-    steps = found(TracedObject(PART, has_status=False), copy=copied(labels={}), needed=True).steps
+    steps = found(TracedObject(REF, has_status=False), copy=copied(labels={}), needed=True).steps
     assert steps[2][:3] == ("copied", StepState.DONE, "it exists already")
     assert steps[-1].state is StepState.DONE
 

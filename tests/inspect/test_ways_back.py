@@ -8,7 +8,7 @@ import pytest
 
 from farflung.inspect.upsynced import has_upsync, upsync_routes
 from farflung.machinery.errors import Obj
-from farflung.placement.names import GroupResource, Part
+from farflung.placement.names import GroupResource, ObjectRef
 
 
 def wanted(group: str = "example.org", *resources: str, namespaces: Any = ("*",), names: Any = ("*",)) -> Obj:
@@ -46,29 +46,29 @@ def test_places_are_those_of_placements_that_bring_something_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("upsync", "part", "brought"),
+    ("upsync", "ref", "brought"),
     [
-        (wanted(), Part(GroupResource("example.org", "widgets"), "shop", "a"), True),
-        (wanted(), Part(GroupResource("example.org", "widgets"), "", "a"), True),
-        (wanted(), Part(GroupResource("other.org", "widgets"), "shop", "a"), False),
-        (wanted(), Part(GroupResource("example.org", "gadgets"), "shop", "a"), False),
-        (wanted("example.org", "*"), Part(GroupResource("example.org", "gadgets"), "shop", "a"), True),
-        (wanted(namespaces=("farm",)), Part(GroupResource("example.org", "widgets"), "shop", "a"), False),
-        (wanted(namespaces=("farm",)), Part(GroupResource("example.org", "widgets"), "", "a"), True),
-        (wanted(names=("b",)), Part(GroupResource("example.org", "widgets"), "shop", "a"), False),
-        (wanted(names=("b", "*")), Part(GroupResource("example.org", "widgets"), "shop", "a"), True),
-        (wanted(names=()), Part(GroupResource("example.org", "widgets"), "shop", "a"), False),
+        (wanted(), ObjectRef(GroupResource("example.org", "widgets"), "shop", "a"), True),
+        (wanted(), ObjectRef(GroupResource("example.org", "widgets"), "", "a"), True),
+        (wanted(), ObjectRef(GroupResource("other.org", "widgets"), "shop", "a"), False),
+        (wanted(), ObjectRef(GroupResource("example.org", "gadgets"), "shop", "a"), False),
+        (wanted("example.org", "*"), ObjectRef(GroupResource("example.org", "gadgets"), "shop", "a"), True),
+        (wanted(namespaces=("farm",)), ObjectRef(GroupResource("example.org", "widgets"), "shop", "a"), False),
+        (wanted(namespaces=("farm",)), ObjectRef(GroupResource("example.org", "widgets"), "", "a"), True),
+        (wanted(names=("b",)), ObjectRef(GroupResource("example.org", "widgets"), "shop", "a"), False),
+        (wanted(names=("b", "*")), ObjectRef(GroupResource("example.org", "widgets"), "shop", "a"), True),
+        (wanted(names=()), ObjectRef(GroupResource("example.org", "widgets"), "shop", "a"), False),
     ],
 )
-def test_a_place_brings_back_what_its_placements_say(upsync: Obj, part: Part, brought: bool) -> None:
+def test_a_place_brings_back_what_its_placements_say(upsync: Obj, ref: ObjectRef, brought: bool) -> None:
     [way] = upsync_routes([placement("p", upsync)], [part_of("p", ("l", "t", "1"))]).values()
-    assert way.upsyncs(part) is brought
+    assert way.upsyncs(ref) is brought
 
 
 def test_two_placements_bring_back_together_what_each_does() -> None:
     some = [placement("p", wanted(names=("a",))), placement("q", wanted(names=("b",)))]
     [way] = upsync_routes(some, [part_of("p", ("l", "t", "1")), part_of("q", ("m", "t", "1"))]).values()
-    assert [way.upsyncs(Part(GroupResource("example.org", "widgets"), "shop", name)) for name in "abc"] == [
+    assert [way.upsyncs(ObjectRef(GroupResource("example.org", "widgets"), "shop", name)) for name in "abc"] == [
         True,
         True,
         False,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.placement.index import ConfigKey, CopyKey, ObjectIndex, PlacementIndex, SelectionKey, ServedKinds
-from farflung.placement.names import DEFINITIONS, NAMESPACES, GroupResource, Part, PlacementKey
+from farflung.placement.names import DEFINITIONS, NAMESPACES, GroupResource, ObjectRef, PlacementKey
 from farflung.placement.select import WorkloadSelector, parse_workload_selector
 from farflung.placement.types import CopyDestination, ObservedObject
 
@@ -19,14 +19,14 @@ MAPS, WIDGETS, EVENTS = (
 )
 CLUSTERS = ["wmw-1", "wmw-2"]
 MAILBOXES = ["florin", "guilder"]
-PARTS = [
-    Part(NAMESPACES, "", "one"),
-    Part(NAMESPACES, "", "two"),
-    Part(MAPS, "one", "a"),
-    Part(MAPS, "two", "a"),
-    Part(WIDGETS, "one", "w"),
-    Part(DEFINITIONS, "", "widgets.acme.io"),
-    Part(EVENTS, "one", "e"),
+REFS = [
+    ObjectRef(NAMESPACES, "", "one"),
+    ObjectRef(NAMESPACES, "", "two"),
+    ObjectRef(MAPS, "one", "a"),
+    ObjectRef(MAPS, "two", "a"),
+    ObjectRef(WIDGETS, "one", "w"),
+    ObjectRef(DEFINITIONS, "", "widgets.acme.io"),
+    ObjectRef(EVENTS, "one", "e"),
 ]
 WHATS = [
     {},
@@ -53,8 +53,8 @@ seen = st.builds(
     system=st.sampled_from([False, False, True]),
 )
 STEPS = st.one_of(
-    st.tuples(st.just("object"), st.sampled_from(CLUSTERS), st.sampled_from(PARTS), seen),
-    st.tuples(st.just("no object"), st.sampled_from(CLUSTERS), st.sampled_from(PARTS)),
+    st.tuples(st.just("object"), st.sampled_from(CLUSTERS), st.sampled_from(REFS), seen),
+    st.tuples(st.just("no object"), st.sampled_from(CLUSTERS), st.sampled_from(REFS)),
     st.tuples(st.just("placement"), keys, st.sampled_from(WHATS)),
     st.tuples(st.just("no placement"), keys),
     st.tuples(st.just("places"), keys, st.dictionaries(st.sampled_from(MAILBOXES), st.sampled_from(PLACES))),
@@ -64,7 +64,7 @@ STEPS = st.one_of(
 PLAIN = ObservedObject(b"{}", 1, "v1", labels={"env": "prod"})
 #: something of everything, so that the steps after it have something to change
 BEGINNING: list[Any] = [
-    *(("object", cluster, part, PLAIN) for cluster in CLUSTERS for part in PARTS),
+    *(("object", cluster, ref, PLAIN) for cluster in CLUSTERS for ref in REFS),
     ("placement", PlacementKey("wmw-1", "p1"), WHATS[1]),
     ("placement", PlacementKey("wmw-1", "p2"), WHATS[3]),
     ("placement", PlacementKey("wmw-2", "p1"), WHATS[4]),
@@ -78,54 +78,54 @@ class Twin:
     """The same by nested loops."""
 
     def __init__(self) -> None:
-        self.objects: dict[tuple[str, Part], ObservedObject] = {}
+        self.objects: dict[tuple[str, ObjectRef], ObservedObject] = {}
         self.whats: dict[PlacementKey, WorkloadSelector] = {}
         self.places: dict[PlacementKey, dict[str, CopyDestination]] = {}
 
     def namespace(self, cluster: str, name: str) -> Any:
-        found = self.objects.get((cluster, Part(NAMESPACES, "", name)))
+        found = self.objects.get((cluster, ObjectRef(NAMESPACES, "", name)))
         return found.labels if found is not None and found.alive and not found.system else None
 
-    def selected(self, key: PlacementKey) -> dict[Part, Any]:
+    def selected(self, key: PlacementKey) -> dict[ObjectRef, Any]:
         what = self.whats.get(key)
         found = {
-            part: what.selects(part, seen.labels, self.namespace(cluster, part.namespace) if part.namespace else None)
-            for (cluster, part), seen in self.objects.items()
+            ref: what.selects(ref, seen.labels, self.namespace(cluster, ref.namespace) if ref.namespace else None)
+            for (cluster, ref), seen in self.objects.items()
             if what is not None and cluster == key.cluster and seen.alive and not seen.ours and not seen.system
-            if part.resource != EVENTS
+            if ref.resource != EVENTS
         }
-        return {part: selected for part, selected in found.items() if selected is not None}
+        return {ref: selected for ref, selected in found.items() if selected is not None}
 
-    def singly(self, key: PlacementKey) -> dict[Part, Any]:
-        return {part: selected for part, selected in self.selected(key).items() if not selected.whole_namespace}
+    def singly(self, key: PlacementKey) -> dict[ObjectRef, Any]:
+        return {ref: selected for ref, selected in self.selected(key).items() if not selected.whole_namespace}
 
-    def definitions(self, key: PlacementKey) -> set[Part]:
+    def definitions(self, key: PlacementKey) -> set[ObjectRef]:
         """Those that go along and are there."""
-        definition = Part(DEFINITIONS, "", "widgets.acme.io")
-        needed = any(part.resource == WIDGETS for part in self.selected(key))
+        definition = ObjectRef(DEFINITIONS, "", "widgets.acme.io")
+        needed = any(ref.resource == WIDGETS for ref in self.selected(key))
         return {definition} if needed and (key.cluster, definition) in self.objects else set()
 
     def whole(self, key: PlacementKey) -> set[str]:
         what = self.whats.get(key)
         return {
-            part.name
-            for (cluster, part), seen in self.objects.items()
-            if what is not None and cluster == key.cluster and part.resource == NAMESPACES and seen.alive
+            ref.name
+            for (cluster, ref), seen in self.objects.items()
+            if what is not None and cluster == key.cluster and ref.resource == NAMESPACES and seen.alive
             if not seen.system and what.selects_namespace(seen.labels)
         }
 
-    def parts(self, key: PlacementKey) -> dict[Part, Any]:
+    def refs(self, key: PlacementKey) -> dict[ObjectRef, Any]:
         selected = self.selected(key)
-        needed = {Part(NAMESPACES, "", part.namespace) for part in selected if part.namespace}
-        needed |= {Part(NAMESPACES, "", name) for name in self.whole(key)}
-        needed |= {Part(DEFINITIONS, "", "widgets.acme.io") for part in selected if part.resource == WIDGETS}
-        return {part: selected.get(part) for part in {*selected, *needed}}
+        needed = {ObjectRef(NAMESPACES, "", ref.namespace) for ref in selected if ref.namespace}
+        needed |= {ObjectRef(NAMESPACES, "", name) for name in self.whole(key)}
+        needed |= {ObjectRef(DEFINITIONS, "", "widgets.acme.io") for ref in selected if ref.resource == WIDGETS}
+        return {ref: selected.get(ref) for ref in {*selected, *needed}}
 
-    def wanted(self, mailbox: str, part: Part) -> list[Any]:
+    def wanted(self, mailbox: str, ref: ObjectRef) -> list[Any]:
         return [
-            (key, self.parts(key)[part], self.places[key][mailbox])
+            (key, self.refs(key)[ref], self.places[key][mailbox])
             for key in sorted(self.whats)
-            if mailbox in self.places.get(key, {}) and part in self.parts(key)
+            if mailbox in self.places.get(key, {}) and ref in self.refs(key)
         ]
 
     def counts(self) -> dict[PlacementKey, int]:
@@ -133,9 +133,9 @@ class Twin:
 
     def copies(self) -> dict[CopyKey, Any]:
         """All that decides about a copy."""
-        found = {CopyKey(mailbox, part): self.wanted(mailbox, part) for mailbox in MAILBOXES for part in PARTS}
+        found = {CopyKey(mailbox, ref): self.wanted(mailbox, ref) for mailbox in MAILBOXES for ref in REFS}
         return {
-            copy: [(one, self.objects.get((one[0].cluster, copy.part))) for one in wanted]
+            copy: [(one, self.objects.get((one[0].cluster, copy.ref))) for one in wanted]
             for copy, wanted in found.items()
             if wanted
         }
@@ -160,13 +160,13 @@ def test_the_engine_agrees_with_nested_loops_and_misses_no_change(steps: list[An
         keys: set[Any]
         match what:
             case "object":
-                cluster, part, new = how
-                twin.objects[cluster, part] = new
-                keys = engine.object_changed(cluster, part, world.put(cluster, part, new), new)
+                cluster, ref, new = how
+                twin.objects[cluster, ref] = new
+                keys = engine.object_changed(cluster, ref, world.put(cluster, ref, new), new)
             case "no object":
-                cluster, part = how
-                twin.objects.pop((cluster, part), None)
-                keys = engine.object_changed(cluster, part, world.remove(cluster, part), None)
+                cluster, ref = how
+                twin.objects.pop((cluster, ref), None)
+                keys = engine.object_changed(cluster, ref, world.remove(cluster, ref), None)
             case "placement":
                 key, spec = how
                 twin.whats[key] = parse_workload_selector({"metadata": {"name": key.name}, "spec": spec})
@@ -185,9 +185,9 @@ def test_the_engine_agrees_with_nested_loops_and_misses_no_change(steps: list[An
         assert recounted <= keys
         copies, configs, counts = after, config, count
         for mailbox in MAILBOXES:
-            for part in PARTS:
-                assert [tuple(one) for one in engine.reasons(mailbox, part)] == twin.wanted(mailbox, part)
-            assert engine.parts_at(mailbox) == {part for part in PARTS if twin.wanted(mailbox, part)}
+            for ref in REFS:
+                assert [tuple(one) for one in engine.reasons(mailbox, ref)] == twin.wanted(mailbox, ref)
+            assert engine.refs_at(mailbox) == {ref for ref in REFS if twin.wanted(mailbox, ref)}
         for key in twin.whats:
             assert engine.selected(key) == twin.selected(key)
             assert engine.whole_namespaces(key) == twin.whole(key)

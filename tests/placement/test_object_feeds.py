@@ -15,7 +15,7 @@ from farflung.client.rest import Client
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.placement.feeds import ObjectFeeds
-from farflung.placement.names import GroupResource, Part, Source
+from farflung.placement.names import GroupResource, ObjectRef, Source
 from farflung.runtime.informer import SharedInformers
 from farflung.runtime.rebuilder import Rebuilder
 from farflung.runtime.reflector import Environment
@@ -43,8 +43,8 @@ async def test_a_stopped_source_delivers_no_objects_of_a_watch_that_others_still
     other = shared.informer(client, Collection("", "v1", "configmaps", "ConfigMap"), orjson.loads, fail)
     known: set[str] = set()
 
-    def heard(cluster: str, part: Part, after: Any) -> None:
-        (known.discard if after is None else known.add)(part.name)
+    def heard(cluster: str, ref: ObjectRef, after: Any) -> None:
+        (known.discard if after is None else known.add)(ref.name)
 
     rebuilder = Rebuilder("test", lambda: None, ENV, Logger(io.StringIO()))
     feeds = ObjectFeeds(client, heard, lambda source: None, shared, rebuilder, fail)

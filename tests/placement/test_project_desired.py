@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from farflung.machinery.errors import Obj
 from farflung.placement.customize import Customizer
 from farflung.placement.index import CopyReason, by_mailbox
-from farflung.placement.names import GroupResource, Part, PlacementKey
+from farflung.placement.names import GroupResource, ObjectRef, PlacementKey
 from farflung.placement.project import Desired, SourceObject, desired
 from farflung.placement.select import Selected
 from farflung.placement.types import CopyDestination, Location
 
-PART = Part(GroupResource("", "configmaps"), "shop", "prices")
+REF = ObjectRef(GroupResource("", "configmaps"), "shop", "prices")
 EXPANDED = {"edge.kcp.io/expand-parameters": "true"}
 
 
@@ -31,7 +31,7 @@ def made(text: str, annotations: dict[str, str], tones: dict[str, str], *places:
     def no_customizers(_: str) -> Customizer | None:
         return None
 
-    return desired(PART, wanted, [SourceObject("wmw", 1, obj)], lambda _: no_customizers, location)
+    return desired(REF, wanted, [SourceObject("wmw", 1, obj)], lambda _: no_customizers, location)
 
 
 def text_of(want: Desired) -> str:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.machinery.selectors import EVERYTHING, parse_labels, selector_of
-from farflung.placement.names import GroupResource, Part
+from farflung.placement.names import GroupResource, ObjectRef
 from farflung.placement.select import (
     MOST_ALTERNATIVES,
     Selected,
@@ -38,8 +38,8 @@ def problem(spec: Any) -> str:
     return read.problem
 
 
-def config_map(name: str, namespace: str = "ns") -> Part:
-    return Part(CONFIG_MAPS, namespace, name)
+def config_map(name: str, namespace: str = "ns") -> ObjectRef:
+    return ObjectRef(CONFIG_MAPS, namespace, name)
 
 
 # --- namespaces as a whole ------------------------------------------------------------------------
@@ -51,8 +51,8 @@ def test_a_placement_that_says_nothing_selects_all_namespaces_and_nothing_else(s
     assert read.selects(config_map("a"), NOTHING, NOTHING) == Selected(whole_namespace=True)
     assert read.selects_namespace(NOTHING)
     assert read.namespaces == EVERYTHING
-    assert read.selects(Part(NAMESPACES, "", "ns"), NOTHING, None) is None
-    assert read.selects(Part(BINDINGS, "", "kubernetes"), NOTHING, None) is None
+    assert read.selects(ObjectRef(NAMESPACES, "", "ns"), NOTHING, None) is None
+    assert read.selects(ObjectRef(BINDINGS, "", "kubernetes"), NOTHING, None) is None
 
 
 @pytest.mark.parametrize("more", [{}, {"namespaceSelector": None}])
@@ -71,7 +71,7 @@ def test_whole_namespaces_are_selected_by_their_labels() -> None:
     assert not read.selects_namespace({"common": "no"})
     assert read.selects(config_map("a"), NOTHING, {"common": "si"}) == Selected(whole_namespace=True)
     assert read.selects(config_map("a"), {"common": "si"}, {"common": "no"}) is None
-    assert read.selects(Part(NAMESPACES, "", "ns"), {"common": "si"}, None) is None
+    assert read.selects(ObjectRef(NAMESPACES, "", "ns"), {"common": "si"}, None) is None
     assert read.namespaces == parse_labels("common=si")
 
 
@@ -109,8 +109,8 @@ def test_nothing_is_decided_about_an_object_whose_namespace_is_not_known_yet() -
 def test_objects_without_namespace_fit_by_name_or_by_labels(said: dict[str, Any], selected: set[str]) -> None:
     read = what(nonNamespacedObjects=[{"apiGroup": "g", **said}])
     there = {f"{resource} {name}" for resource, names in (("roles", "abc"), ("rulers", "ab")) for name in names}
-    parts = {text: Part(GroupResource("g", text.split()[0]), "", text.split()[1]) for text in there}
-    assert {text for text, part in parts.items() if read.selects(part, {"is": part.name}, None)} == selected
+    refs = {text: ObjectRef(GroupResource("g", text.split()[0]), "", text.split()[1]) for text in there}
+    assert {text for text, ref in refs.items() if read.selects(ref, {"is": ref.name}, None)} == selected
 
 
 def test_objects_without_namespace_are_not_looked_for_in_namespaces() -> None:
@@ -122,8 +122,8 @@ def test_objects_without_namespace_are_not_looked_for_in_namespaces() -> None:
 
 def test_a_namespace_itself_is_selected_like_any_object() -> None:
     read = what(nonNamespacedObjects=[{"resources": ["namespaces"], "resourceNames": ["ns"]}])
-    assert read.selects(Part(NAMESPACES, "", "ns"), NOTHING, None) == Selected()
-    assert read.selects(Part(NAMESPACES, "", "other"), NOTHING, None) is None
+    assert read.selects(ObjectRef(NAMESPACES, "", "ns"), NOTHING, None) == Selected()
+    assert read.selects(ObjectRef(NAMESPACES, "", "other"), NOTHING, None) is None
 
 
 # --- clauses --------------------------------------------------------------------------------------
@@ -151,13 +151,13 @@ def test_the_clauses_of_the_original_select_what_they_did() -> None:
         config_map("cm3", "default"): {"foo": "baz"},
         config_map("cm1", "ns2"): {"foo": "bar"},
         config_map("cmx", "default"): {},
-        **{Part(NAMESPACES, "", name): labels for name, labels in namespaces.items()},
+        **{ObjectRef(NAMESPACES, "", name): labels for name, labels in namespaces.items()},
     }
-    found = {part: read.selects(part, labels, namespaces.get(part.namespace)) for part, labels in objects.items()}
-    assert {part: selected for part, selected in found.items() if selected} == {
+    found = {ref: read.selects(ref, labels, namespaces.get(ref.namespace)) for ref, labels in objects.items()}
+    assert {ref: selected for ref, selected in found.items() if selected} == {
         config_map("cm1", "default"): Selected(singleton=True),
         config_map("cm3", "default"): Selected(singleton=True),
-        Part(NAMESPACES, "", "ns2"): Selected(singleton=True),
+        ObjectRef(NAMESPACES, "", "ns2"): Selected(singleton=True),
     }
     assert is_create_only({"edge.kubestellar.io/downsync-overwrite": "false"})
 
@@ -380,32 +380,32 @@ def matches_one(selectors: list[dict[str, Any]] | None, labels: Mapping[str, str
     return any(selector_of(one).matches(labels) for one in selectors or ())
 
 
-def in_set(one: dict[str, Any], part: Part, labels: Mapping[str, str]) -> bool:
+def in_set(one: dict[str, Any], ref: ObjectRef, labels: Mapping[str, str]) -> bool:
     return (
-        one.get("apiGroup", "") == part.resource.group
-        and listed(one.get("resources"), part.resource.resource, empty=False)
-        and (listed(one.get("resourceNames"), part.name, empty=False) or matches_one(one.get("labelSelectors"), labels))
+        one.get("apiGroup", "") == ref.resource.group
+        and listed(one.get("resources"), ref.resource.resource, empty=False)
+        and (listed(one.get("resourceNames"), ref.name, empty=False) or matches_one(one.get("labelSelectors"), labels))
     )
 
 
-def in_clause(one: dict[str, Any], part: Part, labels: Mapping[str, str], around: Mapping[str, str]) -> bool:
+def in_clause(one: dict[str, Any], ref: ObjectRef, labels: Mapping[str, str], around: Mapping[str, str]) -> bool:
     namespaces = one.get("namespaces")
     return (
-        one.get("apiGroup") in (None, part.resource.group)
-        and listed(one.get("resources"), part.resource.resource, empty=True)
-        and (listed(namespaces, part.namespace, empty=True) if part.namespace else namespaces in (None, [], ["*"]))
+        one.get("apiGroup") in (None, ref.resource.group)
+        and listed(one.get("resources"), ref.resource.resource, empty=True)
+        and (listed(namespaces, ref.namespace, empty=True) if ref.namespace else namespaces in (None, [], ["*"]))
         and (not one.get("namespaceSelectors") or matches_one(one["namespaceSelectors"], around))
-        and listed(one.get("objectNames"), part.name, empty=True)
+        and listed(one.get("objectNames"), ref.name, empty=True)
         and (not one.get("labelSelectors") or matches_one(one["labelSelectors"], labels))
     )
 
 
-def comes_back(one: dict[str, Any], part: Part) -> bool:
+def comes_back(one: dict[str, Any], ref: ObjectRef) -> bool:
     return (
-        one.get("apiGroup", "") == part.resource.group
-        and listed(one.get("resources"), part.resource.resource, empty=False)
-        and (not part.namespace or listed(one.get("namespaces"), part.namespace, empty=False))
-        and listed(one.get("names"), part.name, empty=False)
+        one.get("apiGroup", "") == ref.resource.group
+        and listed(one.get("resources"), ref.resource.resource, empty=False)
+        and (not ref.namespace or listed(one.get("namespaces"), ref.namespace, empty=False))
+        and listed(one.get("names"), ref.name, empty=False)
     )
 
 
@@ -418,16 +418,18 @@ def says_nothing(one: dict[str, Any]) -> bool:
     return one.get("apiGroup") is None and lists and selectors
 
 
-def naive(spec: dict[str, Any], part: Part, labels: Mapping[str, str], around: Mapping[str, str]) -> Selected | None:
+def naive(
+    spec: dict[str, Any], ref: ObjectRef, labels: Mapping[str, str], around: Mapping[str, str]
+) -> Selected | None:
     selector = spec.get("namespaceSelector")
     if selector is None and spec.get("downsync") is None:
         selector = {}
-    whole = bool(part.namespace) and selector is not None and selector_of(selector).matches(around)
-    by_set = not part.namespace and any(in_set(one, part, labels) for one in spec.get("nonNamespacedObjects") or ())
+    whole = bool(ref.namespace) and selector is not None and selector_of(selector).matches(around)
+    by_set = not ref.namespace and any(in_set(one, ref, labels) for one in spec.get("nonNamespacedObjects") or ())
     clauses = [
-        one for one in spec.get("downsync") or () if in_clause(one, part, labels, around if part.namespace else {})
+        one for one in spec.get("downsync") or () if in_clause(one, ref, labels, around if ref.namespace else {})
     ]
-    if not (whole or by_set or clauses) or any(comes_back(one, part) for one in spec.get("upsync") or ()):
+    if not (whole or by_set or clauses) or any(comes_back(one, ref) for one in spec.get("upsync") or ()):
         return None
     return Selected(
         any(one.get("createOnly") for one in clauses),
@@ -440,24 +442,26 @@ def naive(spec: dict[str, Any], part: Part, labels: Mapping[str, str], around: M
 @given(
     SPECS,
     st.lists(
-        st.tuples(st.builds(Part, st.builds(GroupResource, FEW, FEW), st.sampled_from(["", "a", "b"]), FEW), LABELS),
+        st.tuples(
+            st.builds(ObjectRef, st.builds(GroupResource, FEW, FEW), st.sampled_from(["", "a", "b"]), FEW), LABELS
+        ),
         max_size=6,
     ),
     st.fixed_dictionaries({"a": LABELS, "b": LABELS}),
 )
 def test_selecting_is_what_the_twin_says(
-    spec: dict[str, Any], objects: list[tuple[Part, dict[str, str]]], namespaces: dict[str, dict[str, str]]
+    spec: dict[str, Any], objects: list[tuple[ObjectRef, dict[str, str]]], namespaces: dict[str, dict[str, str]]
 ) -> None:
     read = parse_workload_selector({"spec": spec})
     assert bool(read.problem) is any(says_nothing(one) for one in spec.get("downsync") or ())
     if read.problem:
         return
-    for part, labels in objects:
-        around = namespaces.get(part.namespace)
-        found = read.selects(part, labels, around)
-        assert found == naive(spec, part, labels, around or {})
+    for ref, labels in objects:
+        around = namespaces.get(ref.namespace)
+        found = read.selects(ref, labels, around)
+        assert found == naive(spec, ref, labels, around or {})
         if found is not None:
-            assert found.whole_namespace is (part.namespace != "" and read.selects_namespace(around or {}))
-    for part, labels in objects:
-        changes = {read.selects(part, labels, around) for around in namespaces.values()}
+            assert found.whole_namespace is (ref.namespace != "" and read.selects_namespace(around or {}))
+    for ref, labels in objects:
+        changes = {read.selects(ref, labels, around) for around in namespaces.values()}
         assert len(changes) == 1 or any(one.namespace_selectors for one in read.alternatives)

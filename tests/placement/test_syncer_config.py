@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.placement.names import Category, GroupResource, Part, category
+from farflung.placement.names import Category, GroupResource, ObjectRef, category
 from farflung.placement.select import UpsyncSet, parse_workload_selector
 from farflung.placement.syncer_config import spec_of
 
@@ -96,11 +96,11 @@ GROUP3 = {"apiGroup": "group3.test", "names": ["*"], "resources": ["widgets"]}
 def config(*workloads: tuple[dict[str, Any], dict[str, dict[str, str]]]) -> dict[str, Any]:
     """Of placements, each with the labels of the namespaces of its workspace."""
     whats = [(parse_workload_selector({"spec": spec}), labels) for spec, labels in workloads]
-    binding = Part(BINDINGS, "", "bind-kube")
+    binding = ObjectRef(BINDINGS, "", "bind-kube")
     return spec_of(
         namespaces=[name for what, some in whats for name, labels in some.items() if what.selects_namespace(labels)],
         resources=[*OFFERED, *NOT_FOR_THE_EDGE],
-        parts=[binding for what, _ in whats if what.selects(binding, {}, None)],
+        refs=[binding for what, _ in whats if what.selects(binding, {}, None)],
         versions=VERSIONS,
         upsync=[one for what, _ in whats for one in what.upsync],
     )
@@ -136,8 +136,12 @@ def test_guilder_gets_the_config_of_the_seed() -> None:
 
 
 def test_a_cluster_role_is_listed_and_an_apibinding_is_not() -> None:
-    parts = [Part(BINDINGS, "", "bind-kube"), Part(CLUSTER_ROLES, "", "foo"), Part(CLUSTER_ROLES, "", "bar")]
-    assert spec_of(parts=parts, versions=VERSIONS) == {
+    refs = [
+        ObjectRef(BINDINGS, "", "bind-kube"),
+        ObjectRef(CLUSTER_ROLES, "", "foo"),
+        ObjectRef(CLUSTER_ROLES, "", "bar"),
+    ]
+    assert spec_of(refs=refs, versions=VERSIONS) == {
         "namespaceScope": {},
         "clusterScope": [
             {
@@ -164,7 +168,7 @@ def test_specs_of_the_original_set_binder_are_reproduced() -> None:
     definitions = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
     group1 = UpsyncSet("group1", ("sprockets", "flanges"), (), ("George", "Cosmo"))
     first = spec_of(
-        parts=[Part(definitions, "", "crd1")],
+        refs=[ObjectRef(definitions, "", "crd1")],
         versions=VERSIONS,
         upsync=[UpsyncSet("group2", ("cogs",), (), ("William",)), group1],
     )
@@ -184,7 +188,7 @@ def test_specs_of_the_original_set_binder_are_reproduced() -> None:
         ],
     }
     then = spec_of(
-        parts=[Part(GroupResource("", "namespaces"), "", "ns-a")],
+        refs=[ObjectRef(GroupResource("", "namespaces"), "", "ns-a")],
         versions=VERSIONS,
         upsync=[group1, UpsyncSet("group3", ("widgets",), (), ("*",))],
     )
@@ -200,14 +204,14 @@ def test_single_objects_are_listed_by_namespace_unless_their_whole_namespace_is_
     spec = spec_of(
         namespaces=["whole"],
         resources=[config_maps],
-        parts=[
-            Part(config_maps, "b", "2"),
-            Part(config_maps, "b", "1"),
-            Part(config_maps, "a", "1"),
-            Part(config_maps, "whole", "1"),
-            Part(crons, "whole", "1"),
-            Part(GroupResource("", "events"), "a", "1"),
-            Part(GroupResource("example.com", "unheard"), "a", "1"),
+        refs=[
+            ObjectRef(config_maps, "b", "2"),
+            ObjectRef(config_maps, "b", "1"),
+            ObjectRef(config_maps, "a", "1"),
+            ObjectRef(config_maps, "whole", "1"),
+            ObjectRef(crons, "whole", "1"),
+            ObjectRef(GroupResource("", "events"), "a", "1"),
+            ObjectRef(GroupResource("example.com", "unheard"), "a", "1"),
         ],
         versions={config_maps: "v1", crons: "v1beta1", GroupResource("", "events"): "v1"},
     )
@@ -261,7 +265,7 @@ KINDS = st.sampled_from(
     ]
 )
 NAMESPACES = st.sampled_from(["a", "b", "c"])
-PARTS = st.builds(Part, KINDS, st.just("") | NAMESPACES, st.sampled_from(["x", "y"]))
+REFS = st.builds(ObjectRef, KINDS, st.just("") | NAMESPACES, st.sampled_from(["x", "y"]))
 UPSYNCS = st.builds(UpsyncSet, st.sampled_from(["", "g"]), st.just(("r",)), st.sampled_from([(), ("n",), ("*",)]))
 
 Item = tuple[GroupResource, str, str, str]  #: with the version
@@ -284,31 +288,31 @@ def told(spec: dict[str, Any]) -> set[Item]:
 
 
 @given(
-    st.lists(NAMESPACES), st.lists(KINDS), st.lists(PARTS, max_size=10), st.lists(UPSYNCS), st.sets(KINDS), st.randoms()
+    st.lists(NAMESPACES), st.lists(KINDS), st.lists(REFS, max_size=10), st.lists(UPSYNCS), st.sets(KINDS), st.randoms()
 )
 def test_a_syncer_config_lists_everything_for_the_edge_and_nothing_else(
     namespaces: list[str],
     resources: list[GroupResource],
-    parts: list[Part],
+    refs: list[ObjectRef],
     upsync: list[UpsyncSet],
     served: set[GroupResource],
     order: Any,
 ) -> None:
     versions = {resource: f"v1{resource.resource[0]}" for resource in served}
     going = {resource for resource in served if category(resource) is Category.EDGE}
-    spec = spec_of(namespaces=namespaces, resources=resources, parts=parts, versions=versions, upsync=upsync)
+    spec = spec_of(namespaces=namespaces, resources=resources, refs=refs, versions=versions, upsync=upsync)
     whole = {
         (resource, versions[resource], namespace, "*") for resource in going & {*resources} for namespace in namespaces
     }
     single = {
-        (part.resource, versions[part.resource], part.namespace, part.name)
-        for part in parts
-        if part.resource in going and (part.resource, versions[part.resource], part.namespace, "*") not in whole
+        (ref.resource, versions[ref.resource], ref.namespace, ref.name)
+        for ref in refs
+        if ref.resource in going and (ref.resource, versions[ref.resource], ref.namespace, "*") not in whole
     }
     assert told(spec) == whole | single
     assert spec["namespaceScope"].get("namespaces", []) == sorted({*namespaces})
     assert len(spec.get("upsync", ())) == len({*upsync})
-    for some in (namespaces, resources, parts, upsync):
+    for some in (namespaces, resources, refs, upsync):
         order.shuffle(some)
-    again = spec_of(namespaces=namespaces, resources=resources, parts=parts, versions=versions, upsync=upsync)
+    again = spec_of(namespaces=namespaces, resources=resources, refs=refs, versions=versions, upsync=upsync)
     assert repr(again) == repr(spec)

@@ -10,7 +10,7 @@ from watched_store import SYNCER, WatchedStore, Write
 
 from farflung.apis.edge.names import DOWNSYNCED, PROJECTED, SYNCER_FINALIZER
 from farflung.machinery.errors import Obj
-from farflung.placement.names import GroupResource, Part, is_system
+from farflung.placement.names import GroupResource, ObjectRef, is_system
 from farflung.syncer.conversion import is_create_only, is_downsynced, is_upsynced
 from farflung.syncer.edge import BESIDE
 
@@ -25,11 +25,11 @@ class Laws:
         self.broken: list[str] = []
         self.deceived = False  #: whether lists of the edge held less than there was
         self.released: set[str] = set()  #: origins that somebody let go
-        self.origins: dict[Part, set[str]] = {}  #: of all copies that there ever were
+        self.origins: dict[ObjectRef, set[str]] = {}  #: of all copies that there ever were
         self._link = link
         self._copies: dict[str, str] = {}  #: the uid of the copy, by origin
         self._withdrawn: set[str] = set()  #: uids of copies that were there and being deleted while their mailbox lived
-        self._followed: dict[Part, int] = {}  #: the newest origin of copies withdrawn while the syncer held them
+        self._followed: dict[ObjectRef, int] = {}  #: the newest origin of copies withdrawn while the syncer held them
         self._kept: set[str] = set()  #: of these, those that were made only once
         self._let_go: set[str] = set()  #: uids of copies that the syncer let go, since the hub was restored last
         self._born: dict[str, int] = {}  #: by uid of objects at the edge: how much the syncer had asked until then
@@ -50,15 +50,15 @@ class Laws:
         if write.after is not None and (origin := origin_of(write.after)):
             uid = write.after["metadata"]["uid"]
             self._copies[origin] = uid
-            self.origins.setdefault(write.part, set()).add(origin)
+            self.origins.setdefault(write.ref, set()).add(origin)
             if is_going(write.after) and not self._ends(write.cluster):
                 self._withdrawn.add(uid)
                 if SYNCER_FINALIZER in _finalizers(write.after):
-                    self._followed[write.part] = int(origin)
+                    self._followed[write.ref] = int(origin)
                 if is_create_only(write.after):
                     self._kept.add(uid)
         if write.writer == SYNCER and (wrong := self._wrong_in_hub(write)):
-            self.broken.append(f"in the hub, {write.part}: {wrong}")
+            self.broken.append(f"in the hub, {write.ref}: {wrong}")
         if write.writer == SYNCER and write.before is not None and _lets_go(write.before, write.after):
             self._let_go.add(write.before["metadata"]["uid"])
 
@@ -85,18 +85,18 @@ class Laws:
         if is_upsynced(before):
             return ""
         if after is None:
-            return self._wrong_release(write.part, before) if is_going(before) else "the syncer deleted a copy"
+            return self._wrong_release(write.ref, before) if is_going(before) else "the syncer deleted a copy"
         if _essence(before) != _essence(after):
             return f"the syncer changed a copy from {_essence(before)} to {_essence(after)}"
         if SYNCER_FINALIZER in _finalizers(before) and SYNCER_FINALIZER not in _finalizers(after):
-            return self._wrong_release(write.part, before)
+            return self._wrong_release(write.ref, before)
         return ""
 
-    def _wrong_release(self, part: Part, copy: Obj) -> str:
+    def _wrong_release(self, ref: ObjectRef, copy: Obj) -> str:
         """Before it is let go in the hub, it is gone at the edge."""
         if not is_going(copy):
             return "the syncer let go of a copy that nobody deletes"
-        live = self._edge().held(EDGE).get(part)
+        live = self._edge().held(EDGE).get(ref)
         if live is None or not is_downsynced(live) or is_create_only(live) or is_create_only(copy):
             return ""
         ours = self._copies.get(origin_of(live)) == copy["metadata"]["uid"]
@@ -108,7 +108,7 @@ class Laws:
         if write.before is None and write.after is not None:
             self._born[write.after["metadata"]["uid"]] = len(self._link.down.requests)
         if write.writer == SYNCER and (wrong := self._wrong_at_edge(write)):
-            self.broken.append(f"at the edge, {write.part}: {wrong}")
+            self.broken.append(f"at the edge, {write.ref}: {wrong}")
 
     def _wrong_at_edge(self, write: Write) -> str:
         before, after = write.before, write.after
@@ -126,15 +126,15 @@ class Laws:
         if after is not None and not is_downsynced(after):
             return "the syncer unmarked something"
         if ends and not is_going(before):
-            return self._wrong_end(write.part, before)
+            return self._wrong_end(write.ref, before)
         return ""
 
-    def _wrong_end(self, part: Part, obj: Obj) -> str:
-        if not self._may_go(part, obj):
+    def _wrong_end(self, ref: ObjectRef, obj: Obj) -> str:
+        if not self._may_go(ref, obj):
             return f"the syncer deleted what nobody withdrew, from {origin_of(obj)}"
-        if part.resource in (NAMESPACES, DEFINITIONS):
+        if ref.resource in (NAMESPACES, DEFINITIONS):
             for inner, other in self._edge().held(EDGE).items():
-                if is_in(inner, part) and not self._may_go_along(inner, other):
+                if is_in(inner, ref) and not self._may_go_along(inner, other):
                     return f"the syncer deleted it with {inner} in it, from {origin_of(other) or 'somebody else'}"
         return ""
 
@@ -142,34 +142,34 @@ class Laws:
         """Whether what has no copy any more was withdrawn as something that was made only once."""
         return is_create_only(obj) or self._copies.get(origin_of(obj)) in self._kept
 
-    def _may_go(self, part: Part, obj: Obj) -> bool:
+    def _may_go(self, ref: ObjectRef, obj: Obj) -> bool:
         """It was released; or its copy was withdrawn, or a later copy of the same name that the syncer had taken up, be
         it in another mailbox."""
         origin = origin_of(obj)
-        withdrawn = self._copies.get(origin) in self._withdrawn or int(origin or 0) <= self._followed.get(part, -1)
+        withdrawn = self._copies.get(origin) in self._withdrawn or int(origin or 0) <= self._followed.get(ref, -1)
         return origin in self.released or withdrawn
 
-    def _may_go_along(self, part: Part, obj: Obj) -> bool:
+    def _may_go_along(self, ref: ObjectRef, obj: Obj) -> bool:
         metadata = obj["metadata"]
         return bool(
-            (is_downsynced(obj) and (self._may_go(part, obj) or is_create_only(obj)))
+            (is_downsynced(obj) and (self._may_go(ref, obj) or is_create_only(obj)))
             or metadata.get("ownerReferences")
             or is_going(obj)
-            or is_system(part.resource, obj)
-            or part.resource.resource in BESIDE
-            or not self._was_seen(part, metadata["uid"])
+            or is_system(ref.resource, obj)
+            or ref.resource.resource in BESIDE
+            or not self._was_seen(ref, metadata["uid"])
         )
 
-    def _was_seen(self, part: Part, uid: str) -> bool:
+    def _was_seen(self, ref: ObjectRef, uid: str) -> bool:
         """Whether the syncer has asked for what there is since it was made, and was told the truth: who looks first and
         deletes then cannot know what was made between the two."""
         if self.deceived:
             return False
-        root = f"/apis/{part.resource.group}/" if part.resource.group else "/api/v1/"
+        root = f"/apis/{ref.resource.group}/" if ref.resource.group else "/api/v1/"
         return any(
             one.method == "GET"
             and one.target.startswith(root)
-            and f"/{part.resource.resource}?" in one.target
+            and f"/{ref.resource.resource}?" in one.target
             and "watch=" not in one.target
             for one in self._link.down.requests[self._born.get(uid, 0) :]
         )
@@ -210,8 +210,8 @@ def _unmarked(obj: Obj) -> dict[str, Any]:
     return {**obj, "metadata": metadata}
 
 
-def is_in(part: Part, container: Part) -> bool:
+def is_in(ref: ObjectRef, container: ObjectRef) -> bool:
     if container.resource == NAMESPACES:
-        return part.namespace == container.name
+        return ref.namespace == container.name
     plural, _, group = container.name.partition(".")
-    return part.resource == GroupResource(group, plural)
+    return ref.resource == GroupResource(group, plural)

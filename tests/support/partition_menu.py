@@ -9,7 +9,7 @@ from translated import config_map, definition, deployment, namespace, widget
 from farflung.apis.edge.names import PROJECTED
 from farflung.apis.names import Collection
 from farflung.machinery.errors import Obj
-from farflung.placement.names import GroupResource, Part
+from farflung.placement.names import GroupResource, ObjectRef
 
 ROLES = Collection("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole")
 WIDGETS = Collection("example.org", "v1", "widgets", "Widget")
@@ -18,22 +18,22 @@ COLLECTIONS = {
 }
 
 
-def _part(collection: Collection, namespace: str, name: str) -> Part:
-    return Part(GroupResource(collection.group, collection.plural), namespace, name)
+def _ref(collection: Collection, namespace: str, name: str) -> ObjectRef:
+    return ObjectRef(GroupResource(collection.group, collection.plural), namespace, name)
 
 
-PARTS = (
-    _part(NAMESPACES, "", "shop"),
-    _part(NAMESPACES, "", "farm"),
-    _part(MAPS, "shop", "a"),
-    _part(MAPS, "shop", "b"),
-    _part(MAPS, "farm", "a"),
-    _part(DEPLOYMENTS, "shop", "web"),
-    _part(ROLES, "", "picker"),
-    _part(DEFINITIONS, "", "widgets.example.org"),
-    _part(WIDGETS, "shop", "w"),
+REFS = (
+    _ref(NAMESPACES, "", "shop"),
+    _ref(NAMESPACES, "", "farm"),
+    _ref(MAPS, "shop", "a"),
+    _ref(MAPS, "shop", "b"),
+    _ref(MAPS, "farm", "a"),
+    _ref(DEPLOYMENTS, "shop", "web"),
+    _ref(ROLES, "", "picker"),
+    _ref(DEFINITIONS, "", "widgets.example.org"),
+    _ref(WIDGETS, "shop", "w"),
 )
-BORN = (_part(MAPS, "local", "r1"), _part(MAPS, "local", "r2"))  #: at the edge
+BORN = (_ref(MAPS, "local", "r1"), _ref(MAPS, "local", "r2"))  #: at the edge
 
 _EVERYWHERE = {"apiGroup": "", "resources": ["configmaps"], "namespaces": ["local"], "names": ["*"]}
 _CLUSTER = [
@@ -55,10 +55,10 @@ SPECS: tuple[Obj, ...] = (
 )
 
 
-def made(part: Part, number: int, **annotations: str) -> Obj:
+def made(ref: ObjectRef, number: int, **annotations: str) -> Obj:
     """A copy, that says which one it is."""
-    name = part.name
-    match part.resource.resource:
+    name = ref.name
+    match ref.resource.resource:
         case "namespaces":
             obj = namespace(name, tier=f"t{number}")
         case "configmaps":
@@ -76,9 +76,9 @@ def made(part: Part, number: int, **annotations: str) -> Obj:
     return obj
 
 
-def edited(part: Part) -> Obj:
+def edited(ref: ObjectRef) -> Obj:
     """A change of what is ours."""
-    match part.resource.resource:
+    match ref.resource.resource:
         case "configmaps":
             return {"data": {"v": "edited"}}
         case "deployments":

@@ -17,7 +17,7 @@ from fleet import PROVIDER, TENANCY, FaultyTransport, Fleet
 from house import TOKEN, House
 from lying_line import LyingTransport
 from partition_laws import EDGE, Laws, is_going, is_in, origin_of
-from partition_menu import BORN, COLLECTIONS, PARTS, SPECS, edited, made
+from partition_menu import BORN, COLLECTIONS, REFS, SPECS, edited, made
 from platform_harness import MASTER, OPERATOR, PlatformHub
 from simulated_time import simulated_environment
 from syncing import (
@@ -34,13 +34,13 @@ from farflung.apis.edge.names import CREATE_ONLY, DOWNSYNCED, PROJECTED, RELEASE
 from farflung.apis.names import Collection
 from farflung.client.errors import ClientError
 from farflung.machinery.errors import Obj
-from farflung.placement.names import GroupResource, Part
+from farflung.placement.names import GroupResource, ObjectRef
 from farflung.syncer.context import BEAT, PAUSE
 from farflung.syncer.conversion import is_downsynced, is_upsynced
 from farflung.syncer.decide import PATIENT
 
 LONGER = 70.0  #: seconds; longer than a syncer pauses before it checks what no event announces
-THE_ONE = Part(GroupResource("edge.kcp.io", "syncerconfigs"), "", "the-one")
+THE_ONE = ObjectRef(GroupResource("edge.kcp.io", "syncerconfigs"), "", "the-one")
 ACCOUNTS = Collection("", "v1", "serviceaccounts", "ServiceAccount")
 
 
@@ -52,10 +52,10 @@ class World:
     saved: WatchedStore | None = None
     lied: set[str] = field(default_factory=set)  #: sides of which less was said than there is
     forgot: bool = False  #: what was remembered was lost
-    unreported: set[Part] = field(
+    unreported: set[ObjectRef] = field(
         default_factory=set
     )  #: parts that were remembered alone, and not reported, at that time
-    edits: dict[Part, int] = field(default_factory=dict)
+    edits: dict[ObjectRef, int] = field(default_factory=dict)
     _count: Any = field(default_factory=lambda: itertools.count(1))
 
     @property
@@ -86,12 +86,12 @@ class World:
                 return entry.key.split("/")[3]
         return ""
 
-    def copies(self) -> dict[Part, Obj]:
+    def copies(self) -> dict[ObjectRef, Obj]:
         """In the mailbox: of the kinds that are brought there and back."""
         found = self.hub_store.held(self.mailbox_cluster() or "nowhere")
-        return {part: obj for part, obj in found.items() if origin_of(obj) or is_upsynced(obj)}
+        return {ref: obj for ref, obj in found.items() if origin_of(obj) or is_upsynced(obj)}
 
-    def objects(self) -> dict[Part, Obj]:
+    def objects(self) -> dict[ObjectRef, Obj]:
         """At the edge."""
         return self.edge_store.held(EDGE)
 
@@ -106,30 +106,30 @@ class World:
 
     def essence(self) -> dict[str, Obj]:
         """All that is on both sides, reports aside."""
-        mailbox = {f"mailbox: {part}": obj for part, obj in self.hub_store.held(self.mailbox_cluster()).items()}
-        edge = {f"edge: {part}": obj for part, obj in self.objects().items()}
+        mailbox = {f"mailbox: {ref}": obj for ref, obj in self.hub_store.held(self.mailbox_cluster()).items()}
+        edge = {f"edge: {ref}": obj for ref, obj in self.objects().items()}
         return {what: obj for what, obj in {**mailbox, **edge}.items() if "syncerconfigs" not in what}
 
     # --- what users do ----------------------------------------------------------------------------
 
-    async def put(self, part: Part, **annotations: str) -> None:
+    async def put(self, ref: ObjectRef, **annotations: str) -> None:
         """A copy is made, or changed."""
         number = next(self._count)
-        obj = made(part, number, **annotations)
+        obj = made(ref, number, **annotations)
         obj["metadata"].setdefault("labels", {})[PROJECTED] = "yes"
-        collection = COLLECTIONS[part.resource]
+        collection = COLLECTIONS[ref.resource]
         with contextlib.suppress(ClientError):
-            if part not in self.copies():
-                await self.link.mailbox.create(collection, obj, part.namespace)
+            if ref not in self.copies():
+                await self.link.mailbox.create(collection, obj, ref.namespace)
                 return
-            if part.resource == GroupResource("", "configmaps"):
+            if ref.resource == GroupResource("", "configmaps"):
                 obj["data"][f"k{(number + 1) % 2}"] = None
             obj["metadata"]["annotations"].setdefault(CREATE_ONLY, None)
-            await self.link.mailbox.patch(collection, part.name, obj, part.namespace)
+            await self.link.mailbox.patch(collection, ref.name, obj, ref.namespace)
 
-    async def withdraw(self, part: Part) -> None:
+    async def withdraw(self, ref: ObjectRef) -> None:
         with contextlib.suppress(ClientError):
-            await self.link.mailbox.delete(COLLECTIONS[part.resource], part.name, part.namespace)
+            await self.link.mailbox.delete(COLLECTIONS[ref.resource], ref.name, ref.namespace)
 
     async def configure(self, number: int) -> None:
         with contextlib.suppress(ClientError):
@@ -140,75 +140,75 @@ class World:
         be they the same ones or objects that it brings back only now."""
         found = [
             obj
-            for part, obj in self.objects().items()
-            if is_downsynced(obj) and origin_of(obj) and part not in self.copies()
+            for ref, obj in self.objects().items()
+            if is_downsynced(obj) and origin_of(obj) and ref not in self.copies()
         ]
         with contextlib.suppress(ClientError):
             self.laws.released.update(
-                *(origins for part, origins in self.laws.origins.items() if part not in self.copies())
+                *(origins for ref, origins in self.laws.origins.items() if ref not in self.copies())
             )
             patch = {"metadata": {"annotations": {RELEASE_ORPHANS: str(len(found))}}}
             await self.link.mailbox.patch(CONFIGS, "the-one", patch)
 
     # --- what happens at the edge -----------------------------------------------------------------
 
-    async def at_edge(self, what: str, part: Part) -> None:
-        client, collection = self.link.cluster, COLLECTIONS[part.resource]
-        live = self.objects().get(part)
+    async def at_edge(self, what: str, ref: ObjectRef) -> None:
+        client, collection = self.link.cluster, COLLECTIONS[ref.resource]
+        live = self.objects().get(ref)
         ours = live is not None and is_downsynced(live)
         with contextlib.suppress(ClientError):
             match what:
-                case "edit" if ours and self._may_edit(part):
-                    await client.patch(collection, part.name, edited(part), part.namespace)
+                case "edit" if ours and self._may_edit(ref):
+                    await client.patch(collection, ref.name, edited(ref), ref.namespace)
                 case "add" if ours:
                     added = {"metadata": {"annotations": {"local": str(next(self._count))}}}
-                    await client.patch(collection, part.name, added, part.namespace)
-                case "delete" if ours and self._may_edit(part):
-                    await client.delete(collection, part.name, part.namespace)
+                    await client.patch(collection, ref.name, added, ref.namespace)
+                case "delete" if ours and self._may_edit(ref):
+                    await client.delete(collection, ref.name, ref.namespace)
                 case "unmark" if ours:
                     unmarked = {"metadata": {"annotations": {DOWNSYNCED: None}}}
-                    await client.patch(collection, part.name, unmarked, part.namespace)
-                case "say" if ours and part.resource.resource in ("deployments", "widgets"):
+                    await client.patch(collection, ref.name, unmarked, ref.namespace)
+                case "say" if ours and ref.resource.resource in ("deployments", "widgets"):
                     status = {"status": {"replicas": next(self._count) % 10}}
-                    within = "status" if part.resource.resource == "deployments" else ""
-                    await client.patch(collection, part.name, status, part.namespace, within)
+                    within = "status" if ref.resource.resource == "deployments" else ""
+                    await client.patch(collection, ref.name, status, ref.namespace, within)
                 case "stranger" if live is None:
-                    obj = made(part, 0)
+                    obj = made(ref, 0)
                     obj["metadata"]["annotations"] = {DOWNSYNCED: "Deployment/shop/other"}  # as controllers hand it on
-                    await client.create(collection, obj, part.namespace)
-                case "twin" if live is None and (copy := self.copies().get(part)) is not None:
-                    obj = made(part, int(origin_of(copy)))
-                    await client.create(collection, obj, part.namespace)
+                    await client.create(collection, obj, ref.namespace)
+                case "twin" if live is None and (copy := self.copies().get(ref)) is not None:
+                    obj = made(ref, int(origin_of(copy)))
+                    await client.create(collection, obj, ref.namespace)
                 case "end" if live is not None and not ours:
-                    await client.delete(collection, part.name, part.namespace)
+                    await client.delete(collection, ref.name, ref.namespace)
 
-    def _may_edit(self, *parts: Part) -> bool:
+    def _may_edit(self, *refs: ObjectRef) -> bool:
         """Those who correct each other too often have to wait, and nobody has so much time here."""
-        touched = {inner for inner in PARTS if inner in parts or any(is_in(inner, part) for part in parts)}
-        if any(self.edits.get(part, 0) >= PATIENT for part in touched):
+        touched = {inner for inner in REFS if inner in refs or any(is_in(inner, ref) for ref in refs)}
+        if any(self.edits.get(ref, 0) >= PATIENT for ref in touched):
             return False
-        self.edits.update({part: self.edits.get(part, 0) + 1 for part in touched})
+        self.edits.update({ref: self.edits.get(ref, 0) + 1 for ref in touched})
         return True
 
-    async def born(self, what: str, part: Part) -> None:
+    async def born(self, what: str, ref: ObjectRef) -> None:
         client = self.link.cluster
         data = {"n": str(next(self._count))}
         with contextlib.suppress(ClientError):
             if what == "end":
-                await client.delete(MAPS, part.name, part.namespace)
-            elif part in self.objects():
-                await client.patch(MAPS, part.name, {"data": data}, part.namespace)
+                await client.delete(MAPS, ref.name, ref.namespace)
+            elif ref in self.objects():
+                await client.patch(MAPS, ref.name, {"data": data}, ref.namespace)
             else:
-                await client.create(MAPS, config_map(part.name, data), part.namespace)
+                await client.create(MAPS, config_map(ref.name, data), ref.namespace)
 
     async def furnish(self) -> None:
         """All that there can be, wherever it is."""
         await self.furnish_edge()
         await self.configure(0)
-        for part in PARTS:
-            await self.put(part)
-        for part in BORN:
-            await self.born("put", part)
+        for ref in REFS:
+            await self.put(ref)
+        for ref in BORN:
+            await self.born("put", ref)
 
     # --- what goes wrong --------------------------------------------------------------------------
 
@@ -241,15 +241,15 @@ class World:
                 file.write_bytes(b"not a database") if journal == "damaged" else file.unlink()
         await self.link.start()
 
-    def _unreported(self) -> set[Part]:
+    def _unreported(self) -> set[ObjectRef]:
         """Copies with a finalizer, of kinds that the syncer's last report does not name."""
         held = self.hub_store.held(self.mailbox_cluster() or "nowhere")
-        report = next((obj.get("status") or {} for part, obj in held.items() if part == THE_ONE), {})
+        report = next((obj.get("status") or {} for ref, obj in held.items() if ref == THE_ONE), {})
         named = {GroupResource(one["group"], one["resource"]) for one in report.get("syncedThrough") or ()}
         return {
-            part
-            for part, copy in held.items()
-            if SYNCER_FINALIZER in (copy["metadata"].get("finalizers") or ()) and part.resource not in named
+            ref
+            for ref, copy in held.items()
+            if SYNCER_FINALIZER in (copy["metadata"].get("finalizers") or ()) and ref.resource not in named
         }
 
     def save_hub(self) -> None:
@@ -278,7 +278,7 @@ class World:
         self.link.up.up = up
 
     async def restart_edge(self, *, empty: bool = False) -> None:
-        empty = empty and self._may_edit(*PARTS)
+        empty = empty and self._may_edit(*REFS)
         store = WatchedStore() if empty else self.edge_store.reopened()
         up, self.link.down.up = self.link.down.up, False
         await self.link.edge.stop()

@@ -17,7 +17,7 @@ from farflung.controllers.status_summarizer.decide import summary_labels, summar
 from farflung.controllers.status_summarizer.health import DestinationRow, Digest, digest_of
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
-from farflung.placement.names import GroupResource, Part
+from farflung.placement.names import GroupResource, ObjectRef
 from farflung.placement.project import COUNT
 from farflung.placement.types import CopyDestination, projection_of
 
@@ -31,7 +31,7 @@ INVALID = "it is invalid; its status has the errors"
 
 
 class Copy(NamedTuple):
-    """One destination of a part, and what is known of it."""
+    """One destination of an object, and what is known of it."""
 
     mailbox: str
     destination: CopyDestination
@@ -41,7 +41,7 @@ class Copy(NamedTuple):
 
 
 class How(NamedTuple):
-    """How a placement selects a part."""
+    """How a placement selects an object."""
 
     collectors: tuple[str, ...] = ()
     singleton: bool = False
@@ -68,7 +68,7 @@ class Twin:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.parts: dict[str, dict[Part, Obj]] = {}
+        self.refs: dict[str, dict[ObjectRef, Obj]] = {}
         self.spaces: dict[str, dict[str, Obj]] = {}
         self.placements: dict[str, dict[str, Obj]] = {}
         self.slices: dict[str, list[Obj]] = {}
@@ -80,8 +80,8 @@ class Twin:
     async def read(self) -> Twin:
         one = self.world
         for cluster in [*one.workloads, *one.boxes.values()]:
-            self.parts[cluster] = {
-                Part(resource, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]): obj
+            self.refs[cluster] = {
+                ObjectRef(resource, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]): obj
                 for resource, path in PATHS.items()
                 for obj in await one.items(cluster, path)
             }
@@ -102,10 +102,10 @@ class Twin:
 
     # --- what goes where --------------------------------------------------------------------------
 
-    def selected(self, cluster: str, placement: Obj, part: Part) -> How | None:
+    def selected(self, cluster: str, placement: Obj, ref: ObjectRef) -> How | None:
         """By the fields that histories use."""
-        obj = self.parts[cluster].get(part)
-        around = self.spaces[cluster].get(part.namespace)
+        obj = self.refs[cluster].get(ref)
+        around = self.spaces[cluster].get(ref.namespace)
         if not is_there(obj) or not is_there(around):
             return None
         spec, found, collectors = placement["spec"], False, set()
@@ -113,9 +113,9 @@ class Twin:
             found = matches(spec["namespaceSelector"], around)
         for clause in spec.get("downsync") or ():
             names, selectors = clause.get("objectNames") or ["*"], clause.get("labelSelectors") or [{}]
-            if clause["apiGroup"] != part.resource.group or part.resource.resource not in clause["resources"]:
+            if clause["apiGroup"] != ref.resource.group or ref.resource.resource not in clause["resources"]:
                 continue
-            if (names == ["*"] or part.name in names) and any(matches(one, obj) for one in selectors):
+            if (names == ["*"] or ref.name in names) and any(matches(one, obj) for one in selectors):
                 found = True
                 collectors |= set(clause.get("statusCollectors") or ())
         return How(tuple(sorted(collectors)), bool(spec.get("wantSingletonReportedState"))) if found else None
@@ -131,32 +131,34 @@ class Twin:
                 found.setdefault(f"{to['cluster']}-mb-{to['syncTargetUID']}", destination)
         return found
 
-    def copies(self, cluster: str, placement: Obj, part: Part) -> list[Copy]:
+    def copies(self, cluster: str, placement: Obj, ref: ObjectRef) -> list[Copy]:
         """As they are listed."""
         found = []
         for mailbox, destination in self.places(cluster, placement).items():
-            copy = self.parts[self.world.boxes[destination.target]].get(part)
+            copy = self.refs[self.world.boxes[destination.target]].get(ref)
             key = f"{cluster}|{placement['metadata']['name']}"
             is_ours = copy is not None and is_there(copy) and labels_of(copy).get(PROJECTED) == "yes"
             there = copy if copy is not None and is_ours and key in projection_of(copy).sources else None
-            stale = self.stale(mailbox) or self.unreturned(mailbox, part)
-            found.append(Copy(mailbox, destination, there, self.problem(mailbox, part, "down"), stale))
+            stale = self.stale(mailbox) or self.unreturned(mailbox, ref)
+            found.append(Copy(mailbox, destination, there, self.problem(mailbox, ref, "down"), stale))
         return sorted(found, key=lambda one: (one.destination[:3], one.mailbox))
 
-    def problem(self, mailbox: str, part: Part, direction: str) -> tuple[str, str] | None:
+    def problem(self, mailbox: str, ref: ObjectRef, direction: str) -> tuple[str, str] | None:
         """An object by its name, or all of a kind."""
         problems = (self.told[mailbox].get("status") or {}).get("problems") or []
-        for wanted in (part, Part(part.resource, "", "*")):
+        for wanted in (ref, ObjectRef(ref.resource, "", "*")):
             for one in reversed([problem for problem in problems if problem["direction"] == direction]):
                 if (
-                    Part(GroupResource(one.get("group", ""), one["resource"]), one.get("namespace", ""), one["name"])
+                    ObjectRef(
+                        GroupResource(one.get("group", ""), one["resource"]), one.get("namespace", ""), one["name"]
+                    )
                     == wanted
                 ):
                     return one["reason"], one.get("message", "")
         return None
 
-    def unreturned(self, mailbox: str, part: Part) -> tuple[str, str, str] | None:
-        found = self.problem(mailbox, part, "status")
+    def unreturned(self, mailbox: str, ref: ObjectRef) -> tuple[str, str, str] | None:
+        found = self.problem(mailbox, ref, "status")
         if found is None:
             return None
         return "StatusNotReturned", f"its syncer cannot return its status: {': '.join(filter(None, found))}", ""
@@ -183,36 +185,36 @@ class Twin:
     def expected(self, cluster: str) -> dict[tuple[str, str], Obj]:
         found = {}
         for name, placement in self.placements[cluster].items():
-            for part in self.parts[cluster] if is_there(placement) else ():
-                how = self.selected(cluster, placement, part)
-                copies = self.copies(cluster, placement, part)
-                if how is not None and copies and self.is_summarized(placement, part, copies):
-                    found[part.namespace, summary_name(name, part)] = self.summary(cluster, placement, part, how)
+            for ref in self.refs[cluster] if is_there(placement) else ():
+                how = self.selected(cluster, placement, ref)
+                copies = self.copies(cluster, placement, ref)
+                if how is not None and copies and self.is_summarized(placement, ref, copies):
+                    found[ref.namespace, summary_name(name, ref)] = self.summary(cluster, placement, ref, how)
         return found
 
-    def is_summarized(self, placement: Obj, part: Part, copies: list[Copy]) -> bool:
+    def is_summarized(self, placement: Obj, ref: ObjectRef, copies: list[Copy]) -> bool:
         wish = annotations_of(placement).get(SUMMARIZE)
         if wish is not None:
-            return str(part.resource) in wish.split(",")
-        return part.resource == DEPLOYMENTS or any(one.there and one.there.get("status") for one in copies)
+            return str(ref.resource) in wish.split(",")
+        return ref.resource == DEPLOYMENTS or any(one.there and one.there.get("status") for one in copies)
 
-    def summary(self, cluster: str, placement: Obj, part: Part, how: How) -> Obj:
-        source, copies = self.parts[cluster][part], self.copies(cluster, placement, part)
-        digests = {one.mailbox: digest_of(part.resource, orjson.dumps(one.there)) for one in copies if one.there}
+    def summary(self, cluster: str, placement: Obj, ref: ObjectRef, how: How) -> Obj:
+        source, copies = self.refs[cluster][ref], self.copies(cluster, placement, ref)
+        digests = {one.mailbox: digest_of(ref.resource, orjson.dumps(one.there)) for one in copies if one.there}
         reporting = [digest for digest in digests.values() if digest.reporting]
         broken = [entry for one in copies if (entry := broken_of(one, digests.get(one.mailbox))) is not None]
         owner = {"apiVersion": "edge.kcp.io/v1alpha1", "kind": "EdgePlacement"}
-        labels = summary_labels(placement["metadata"]["name"], part)
+        labels = summary_labels(placement["metadata"]["name"], ref)
         body = {
             "owners": [owner | {field: placement["metadata"][field] for field in ("name", "uid")}],
             "labels": labels,
             "subject": {
-                "group": part.resource.group,
+                "group": ref.resource.group,
                 "version": "v1",
                 "kind": source["kind"],
-                "resource": part.resource.resource,
-                "namespace": part.namespace,
-                "name": part.name,
+                "resource": ref.resource.resource,
+                "namespace": ref.namespace,
+                "name": ref.name,
                 "uid": source["metadata"]["uid"],
             },
             "destinations": {
@@ -227,7 +229,7 @@ class Twin:
             "conditions": histograms(digest.conditions for digest in reporting),
             "values": histograms(digest.texts for digest in reporting),
             "broken": broken,
-            "collected": [self.answer(cluster, name, part, copies, digests) for name in how.collectors],
+            "collected": [self.answer(cluster, name, ref, copies, digests) for name in how.collectors],
         }
         return {field: value for field, value in body.items() if value}
 
@@ -238,19 +240,19 @@ class Twin:
         except InvalidQueryError:
             return None
 
-    def answer(self, cluster: str, name: str, part: Part, copies: list[Copy], digests: dict[str, Digest]) -> Obj:
+    def answer(self, cluster: str, name: str, ref: ObjectRef, copies: list[Copy], digests: dict[str, Digest]) -> Obj:
         question = self.question(cluster, name)
         if question is None:
             why = INVALID if name in self.collectors[cluster] else MISSING
             return {"name": name, "errors": [{"message": why}]}
         answering = CollectorResult(name, question)
         for one in copies:
-            answering.put(one.mailbox, self.row(cluster, part, one, digests.get(one.mailbox)))
+            answering.put(one.mailbox, self.row(cluster, ref, one, digests.get(one.mailbox)))
         return answering.body()
 
-    def row(self, cluster: str, part: Part, copy: Copy, digest: Digest | None) -> DestinationRow:
+    def row(self, cluster: str, ref: ObjectRef, copy: Copy, digest: Digest | None) -> DestinationRow:
         location = self.locations.get(copy.destination.location) or {"metadata": {}}
-        source = {name: value for name, value in self.parts[cluster][part].items() if name != "status"}
+        source = {name: value for name, value in self.refs[cluster][ref].items() if name != "status"}
         returned = None if copy.there is None else copy.there.get("status")
         propagation: Obj = {"stale": copy.stale is not None}
         if digest is not None and digest.observed:
@@ -272,17 +274,17 @@ class Twin:
 
     # --- what came back ---------------------------------------------------------------------------
 
-    def returned(self, cluster: str, part: Part) -> tuple[str | None, str | None, Obj]:
+    def returned(self, cluster: str, ref: ObjectRef) -> tuple[str | None, str | None, Obj]:
         """The count, the SyncTarget that it is from, and the status."""
         asking = [
             (f"{cluster}|{name}", placement)
             for name, placement in self.placements[cluster].items()
-            if is_there(placement) and (how := self.selected(cluster, placement, part)) is not None and how.singleton
+            if is_there(placement) and (how := self.selected(cluster, placement, ref)) is not None and how.singleton
         ]
         if not asking:
             return None, None, {}
-        copies = {one.mailbox: one for _, placement in asking for one in self.copies(cluster, placement, part)}
-        there = [one.there for _, placement in asking for one in self.copies(cluster, placement, part) if one.there]
+        copies = {one.mailbox: one for _, placement in asking for one in self.copies(cluster, placement, ref)}
+        there = [one.there for _, placement in asking for one in self.copies(cluster, placement, ref) if one.there]
         status = there[0].get("status") if len(copies) == 1 and there else None
         if not status:
             return str(len(copies)), None, {}
@@ -294,7 +296,7 @@ class Twin:
     def is_ending(self) -> bool:
         """Whether the hub is about to remove a namespace in which nothing is held."""
         return any(
-            not is_there(space) and not any(part.namespace == name for part in self.parts[cluster])
+            not is_there(space) and not any(ref.namespace == name for ref in self.refs[cluster])
             for cluster, spaces in self.spaces.items()
             for name, space in spaces.items()
         )
@@ -307,14 +309,14 @@ class Twin:
             for key in sorted(there.keys() | expected.keys()):
                 if there.get(key) != expected.get(key):
                     return f"{key} in {cluster} is {there.get(key)} and not {expected.get(key)}"
-            for part, obj in self.parts[cluster].items():
+            for ref, obj in self.refs[cluster].items():
                 found = (
                     labels_of(obj).get(COUNT),
                     annotations_of(obj).get(STATUS_RETURNED_FROM),
                     obj.get("status") or {},
                 )
-                if is_there(obj) and found != self.returned(cluster, part):
-                    return f"{part} in {cluster} has {found} and not {self.returned(cluster, part)}"
+                if is_there(obj) and found != self.returned(cluster, ref):
+                    return f"{ref} in {cluster} has {found} and not {self.returned(cluster, ref)}"
             for name, obj in self.collectors[cluster].items():
                 status = obj.get("status") or {}
                 valid = "False" if self.question(cluster, name) is None else "True"

@@ -17,7 +17,7 @@ from simulated_time import now
 from farflung.http import messages
 from farflung.hub.catalog import objects
 from farflung.machinery.errors import Obj
-from farflung.placement.names import GroupResource, Part
+from farflung.placement.names import GroupResource, ObjectRef
 from farflung.store.base import Compacted, Entry, Revision
 from farflung.store.compaction import Gaps, first_revision
 
@@ -43,7 +43,7 @@ def signed(function: Function, writer: str) -> Function:
 class Write:
     writer: str  #: empty: nobody in particular
     cluster: str
-    part: Part
+    ref: ObjectRef
     before: Obj | None
     after: Obj | None
 
@@ -78,7 +78,7 @@ class WatchedStore(MemoryStore):
         if (first := self._gaps.end(revision)) != revision:
             raise Compacted(revision, first)
 
-    def held(self, cluster: str) -> dict[Part, Obj]:
+    def held(self, cluster: str) -> dict[ObjectRef, Obj]:
         """All that a cluster has."""
         keys = sorted(key for key in self._entries if cluster_of(key) == cluster)
         return {part_of(key): self._read(self._entries[key]) for key in keys}
@@ -111,8 +111,8 @@ def cluster_of(key: str) -> str:
     return key.split("/", 4)[3]
 
 
-def part_of(key: str) -> Part:
+def part_of(key: str) -> ObjectRef:
     """`/<group>/<resource>/<cluster>/<namespace>/<name>`, or without the namespace."""
     _, group, plural, _, *where = key.split("/")
     resource = GroupResource("" if group == "core" else group, plural.partition(":")[0])
-    return Part(resource, where[0] if len(where) == 2 else "", where[-1])
+    return ObjectRef(resource, where[0] if len(where) == 2 else "", where[-1])

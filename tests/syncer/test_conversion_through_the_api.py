@@ -9,7 +9,7 @@ from workload import BUILTIN, Example
 
 from farflung.apis.edge.names import SYNCER_MANAGER
 from farflung.machinery.errors import Obj
-from farflung.placement.names import GroupResource, Part
+from farflung.placement.names import GroupResource, ObjectRef
 from farflung.placement.project import projected, stripped
 from farflung.syncer.conversion import (
     digest,
@@ -55,7 +55,7 @@ async def side() -> Side:
 def entry_of(desired: Obj) -> JournalEntry:
     metadata = desired["metadata"]
     return JournalEntry(
-        part=Part(GroupResource("x", "x"), metadata.get("namespace", ""), metadata["name"]),
+        ref=ObjectRef(GroupResource("x", "x"), metadata.get("namespace", ""), metadata["name"]),
         version="v1",
         kind=desired["kind"],
         namespaced="namespace" in metadata,

@@ -9,7 +9,7 @@ import pytest
 from fleet import WORKLOAD
 from lying_line import LIES
 from partition_end import agreed, at_rest
-from partition_menu import BORN, PARTS
+from partition_menu import BORN, REFS
 from partition_world import World, separated
 from syncing import CONFIGS, MAPS, NAMESPACES, gone
 from translated import config_map
@@ -18,17 +18,17 @@ from farflung.apis.edge.names import CREATE_ONLY, RELEASE_ORPHANS, SYNCER_FINALI
 from farflung.client.errors import NotFound
 from farflung.client.transport import OutgoingRequest
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Part
+from farflung.placement.names import ObjectRef
 from farflung.syncer import syncer
 from farflung.syncer.conversion import is_downsynced
 
-SHOP, FARM, A, B, IN_FARM, WEB, PICKER, DEFINITION, WIDGET = PARTS
+SHOP, FARM, A, B, IN_FARM, WEB, PICKER, DEFINITION, WIDGET = REFS
 
 
-def ours(world: World) -> dict[Part, str]:
+def ours(world: World) -> dict[ObjectRef, str]:
     """The uids of what is at the edge because of the mailbox."""
     objects = world.objects()
-    return {part: objects[part]["metadata"]["uid"] for part in PARTS if part in objects}
+    return {ref: objects[ref]["metadata"]["uid"] for ref in REFS if ref in objects}
 
 
 async def told(world: World, number: int) -> None:
@@ -63,8 +63,8 @@ async def suspected(world: World, reason: str) -> None:
 async def put_again(world: World) -> None:
     """As the translator does, that finds nothing of what it had put there."""
     await world.configure(0)
-    for part in PARTS:
-        await world.put(part)
+    for ref in REFS:
+        await world.put(ref)
 
 
 # --- a hub that says less than there is -----------------------------------------------------------
@@ -95,7 +95,7 @@ async def said_less(world: World) -> bool:
 async def test_an_empty_list_makes_orphans_and_a_whole_one_takes_them_back(tmp_path: Path) -> None:
     async with at_rest(tmp_path) as world:
         await world.lie("hub", "empty", 1000)
-        await told(world, len(PARTS))
+        await told(world, len(REFS))
         assert (await condition(world, "OrphansPresent"))["status"] == "True"
         await world.heal()
         await told(world, 0)
@@ -148,7 +148,7 @@ async def test_a_mailbox_that_was_made_anew_takes_nothing_from_the_edge(tmp_path
     async with at_rest(tmp_path) as world:
         before = ours(world)
         await world.renew_mailbox()
-        await told(world, len(PARTS))
+        await told(world, len(REFS))
         await suspected(world, "MailboxReplaced")
         assert ours(world) == before
         await put_again(world)
@@ -162,13 +162,13 @@ async def test_a_kind_that_a_new_mailbox_does_not_have_is_orphaned_with_all_the_
         world.line("hub").go_down()
         await world.renew_mailbox()
         world.line("hub").up = True
-        await told(world, len(PARTS))
+        await told(world, len(REFS))
 
 
 async def test_orphans_that_came_of_a_lie_are_found_by_a_restart(tmp_path: Path) -> None:
     async with at_rest(tmp_path) as world:
         await world.lie("hub", "empty", 1000)
-        await told(world, len(PARTS))
+        await told(world, len(REFS))
         world.line("hub").be_true()
         await world.restart()
         await told(world, 0)
@@ -184,7 +184,7 @@ async def test_objects_withdrawn_from_a_deleted_mailbox_stay(tmp_path: Path) -> 
         await world.link.eventually(lambda: "deletionTimestamp" in world.copies()[A]["metadata"])
         await world.renew_mailbox()
         await world.restart()
-        await told(world, len(PARTS))
+        await told(world, len(REFS))
         world.line("edge").up = True
         await agreed(world)
         assert ours(world) == before
@@ -196,9 +196,9 @@ async def test_what_was_made_only_once_is_remembered_when_its_mailbox_ends(tmp_p
         await world.put(SHOP, **{CREATE_ONLY: "false"})
         await agreed(world)
         await world.renew_mailbox()
-        await told(world, len(PARTS))
+        await told(world, len(REFS))
         await world.restart_edge(empty=True)
-        await world.link.eventually(lambda: set(ours(world)) == set(PARTS), "everything anew")
+        await world.link.eventually(lambda: set(ours(world)) == set(REFS), "everything anew")
 
 
 async def test_the_end_of_a_sync_target_takes_nothing_from_the_edge(tmp_path: Path) -> None:
@@ -220,15 +220,15 @@ async def test_with_the_hub_away_from_the_start_the_edge_is_healed(tmp_path: Pat
         await world.link.eventually(lambda: world.link.remembered, "memory")
         world.line("hub").go_down()
         await world.restart(forgetting=forgetting)
-        for part in (A, WEB, PICKER, WIDGET):
-            before = world.objects()[part]["metadata"]["uid"]
-            await world.at_edge("delete", part)
+        for ref in (A, WEB, PICKER, WIDGET):
+            before = world.objects()[ref]["metadata"]["uid"]
+            await world.at_edge("delete", ref)
 
-            def is_back(part: Part = part, before: str = before) -> bool:
-                live = world.objects().get(part)
+            def is_back(ref: ObjectRef = ref, before: str = before) -> bool:
+                live = world.objects().get(ref)
                 return live is not None and live["metadata"]["uid"] != before
 
-            await world.link.eventually(is_back, f"{part} again")
+            await world.link.eventually(is_back, f"{ref} again")
         await world.at_edge("edit", A)
         await world.link.eventually(lambda: world.objects()[A]["data"]["v"] != "edited", "the correction")
         await world.heal()
@@ -394,7 +394,7 @@ async def test_an_edge_that_was_replaced_gets_everything_anew(tmp_path: Path) ->
     async with at_rest(tmp_path) as world:
         await world.restart_edge(empty=True)
         await agreed(world)
-        assert set(ours(world)) == set(PARTS)
+        assert set(ours(world)) == set(REFS)
 
 
 async def test_an_edge_that_was_replaced_by_an_older_one_gets_everything_anew(tmp_path: Path) -> None:
@@ -407,7 +407,7 @@ async def test_an_edge_that_was_replaced_by_an_older_one_gets_everything_anew(tm
             await world.born("put", BORN[0])
         world.line("edge").up = True
         await agreed(world)
-        assert set(ours(world)) == set(PARTS)
+        assert set(ours(world)) == set(REFS)
 
 
 async def test_what_cannot_be_applied_at_once_in_an_empty_cluster_is_not_contested(tmp_path: Path) -> None:
@@ -428,16 +428,16 @@ async def test_another_server_in_the_place_of_the_edge_ends_nothing(tmp_path: Pa
         assert world.copies()[A]["metadata"]["finalizers"] == [SYNCER_FINALIZER]
         await world.forget_history("edge")
         await world.link.eventually(lambda: world.line("edge").lies < 9_900, "questions")
-        for part in BORN:
-            assert part in world.copies()
+        for ref in BORN:
+            assert ref in world.copies()
         world.line("edge").be_true()
         await world.link.gone_at_edge(MAPS, "a", "shop")
         await agreed(world)
 
 
-@pytest.mark.parametrize(("root", "part"), [("/apis", WEB), ("/api", A)])
+@pytest.mark.parametrize(("root", "ref"), [("/apis", WEB), ("/api", A)])
 async def test_a_server_in_the_place_of_the_edge_that_knows_half_of_it_ends_nothing(
-    tmp_path: Path, root: str, part: Part
+    tmp_path: Path, root: str, ref: ObjectRef
 ) -> None:
     async with at_rest(tmp_path) as world:
         asked = 0
@@ -450,24 +450,24 @@ async def test_a_server_in_the_place_of_the_edge_that_knows_half_of_it_ends_noth
 
         world.link.down.gate = unknown
         await world.restart()
-        await world.withdraw(part)
+        await world.withdraw(ref)
         await world.link.eventually(lambda: asked > 2, "questions")
-        assert part in world.objects()
-        assert part in world.copies()
+        assert ref in world.objects()
+        assert ref in world.copies()
         world.link.down.gate = None
-        await world.link.eventually(lambda: part not in world.copies(), "its end")
-        assert part not in world.objects()
+        await world.link.eventually(lambda: ref not in world.copies(), "its end")
+        assert ref not in world.objects()
         await agreed(world)
 
 
 async def test_an_empty_list_of_the_edge_takes_nothing_from_the_mailbox(tmp_path: Path) -> None:
     async with at_rest(tmp_path) as world:
-        before = {part: world.copies()[part]["metadata"]["uid"] for part in BORN}
+        before = {ref: world.copies()[ref]["metadata"]["uid"] for ref in BORN}
         await world.lie("edge", "empty", 1000)
         await world.link.eventually(lambda: world.line("edge").lies < 990, "lists")
         await world.heal()
         await agreed(world)
-        assert {part: world.copies()[part]["metadata"]["uid"] for part in BORN} == before
+        assert {ref: world.copies()[ref]["metadata"]["uid"] for ref in BORN} == before
 
 
 # --- what holds what is not ours ------------------------------------------------------------------
@@ -516,19 +516,19 @@ async def test_an_orphan_without_journal_entry_is_not_deleted_with_its_namespace
 # --- letting orphans go ---------------------------------------------------------------------------
 
 
-async def orphaned(world: World, *parts: Part) -> None:
+async def orphaned(world: World, *refs: ObjectRef) -> None:
     """Their copies go without a word."""
-    before = len([part for part in PARTS if part in world.objects() and part not in world.copies()])
-    for part in parts:
+    before = len([ref for ref in REFS if ref in world.objects() and ref not in world.copies()])
+    for ref in refs:
         world.line("hub").go_down()
-        path = f"/api/v1/namespaces/{part.namespace}/configmaps/{part.name}"
+        path = f"/api/v1/namespaces/{ref.namespace}/configmaps/{ref.name}"
         link = world.link
         assert path
-        await link.mailbox.patch(MAPS, part.name, {"metadata": {"finalizers": None}}, part.namespace)
-        await world.withdraw(part)
+        await link.mailbox.patch(MAPS, ref.name, {"metadata": {"finalizers": None}}, ref.namespace)
+        await world.withdraw(ref)
     await world.forget_history("hub")
     world.line("hub").up = True
-    await told(world, before + len(parts))
+    await told(world, before + len(refs))
 
 
 async def release(world: World, number: str) -> None:

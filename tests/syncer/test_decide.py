@@ -11,7 +11,7 @@ import pytest
 
 from farflung.apis.edge.names import CREATE_ONLY, DOWNSYNCED, SYNCER_MANAGER
 from farflung.machinery.errors import Obj
-from farflung.placement.names import GroupResource, Part
+from farflung.placement.names import GroupResource, ObjectRef
 from farflung.syncer.conversion import digest, encoded, for_edge, identical, is_create_only, is_downsynced, owned_fields
 from farflung.syncer.decide import (
     Action,
@@ -66,7 +66,7 @@ def entry_of(
     """Applied, and found as it was."""
     desired = encoded(for_edge(copy_of(resource, create_only=create_only, value=value)))
     entry = JournalEntry(
-        part=Part(resource, "shop" if resource == CONFIGMAPS else "", "x"),
+        ref=ObjectRef(resource, "shop" if resource == CONFIGMAPS else "", "x"),
         version="v1",
         kind=KINDS[resource],
         namespaced=resource == CONFIGMAPS,
@@ -300,13 +300,13 @@ def cases() -> list[Case]:
     return [
         Case(entry, live, adopt, decide(entry, live, adopt))
         for entry in entries()
-        for live in objects[entry.part.resource if entry else CONFIGMAPS]
+        for live in objects[entry.ref.resource if entry else CONFIGMAPS]
         for adopt in Adopt
     ]
 
 
 def desired_of(entry: JournalEntry) -> Obj:
-    resource = entry.part.resource
+    resource = entry.ref.resource
     return for_edge(copy_of(resource, create_only=entry.create_only))
 
 
@@ -328,7 +328,7 @@ def test_nothing_is_deleted_that_is_not_marked_or_was_not_withdrawn(cases: list[
             assert entry is not None and entry.withdrawn and not entry.orphaned and not entry.create_only
             assert live is not None and is_downsynced(live) and not is_create_only(live)
             assert step.uid == live["metadata"]["uid"]
-            assert step.container is (entry.part.resource != CONFIGMAPS)
+            assert step.container is (entry.ref.resource != CONFIGMAPS)
 
 
 def test_nothing_is_written_to_what_is_not_marked_unless_it_is_adopted(cases: list[Case]) -> None:
@@ -343,7 +343,7 @@ def test_nothing_is_written_to_what_is_not_marked_unless_it_is_adopted(cases: li
         assert (step.why is ApplyReason.ADOPTED) is not is_downsynced(live)
         if step.why is ApplyReason.ADOPTED:
             assert step.version == live["metadata"]["resourceVersion"]
-            assert not entry.orphaned and not entry.create_only and entry.part.resource != NAMESPACES
+            assert not entry.orphaned and not entry.create_only and entry.ref.resource != NAMESPACES
             assert adopt is Adopt.ALWAYS or (adopt is Adopt.IF_IDENTICAL and identical(desired_of(entry), live))
 
 
@@ -404,5 +404,5 @@ def test_only_what_is_not_ours_is_a_problem(cases: list[Case]) -> None:
         if isinstance(step, LeaveObject):
             assert bool(step.sentence) is (step.reason is LeaveReason.NOT_MANAGED)
             if step.reason is LeaveReason.NOT_MANAGED:
-                assert entry is not None and entry.part.resource != NAMESPACES
+                assert entry is not None and entry.ref.resource != NAMESPACES
                 assert live is not None and not is_downsynced(live)

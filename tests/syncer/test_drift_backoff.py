@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.placement.names import GroupResource, Part
+from farflung.placement.names import GroupResource, ObjectRef
 from farflung.syncer.decide import PATIENT, QUIET, DriftBackoff
 
-ONE, OTHER = (Part(GroupResource("", "configmaps"), "shop", name) for name in ("a", "b"))
+ONE, OTHER = (ObjectRef(GroupResource("", "configmaps"), "shop", name) for name in ("a", "b"))
 
 
 def test_what_was_never_corrected_is_corrected_at_once() -> None:

@@ -9,7 +9,7 @@ import pytest
 from fleet import PROVIDER, TENANCY
 from partition_end import agreed, at_rest
 from partition_laws import is_going
-from partition_menu import BORN, PARTS, ROLES, SPECS
+from partition_menu import BORN, REFS, ROLES, SPECS
 from partition_world import World, separated
 from syncing import DEPLOYMENTS, MAPS, NAMESPACES
 
@@ -18,21 +18,21 @@ from farflung.apis.names import Collection
 from farflung.client.errors import Forbidden, Unreachable
 from farflung.client.transport import OutgoingRequest
 from farflung.machinery.errors import Obj
-from farflung.placement.names import GroupResource, Part
+from farflung.placement.names import GroupResource, ObjectRef
 from farflung.syncer.informers import InformerHandlers, KindInformers
 from farflung.syncer.upsync import read_object
 
 OLD_CONFIGS = Collection("edge.kcp.io", "v1alpha1", "edgesyncconfigs", "EdgeSyncConfig")
-SHOP = Part(GroupResource("", "namespaces"), "", "shop")
-A_MAP = Part(GroupResource("", "configmaps"), "shop", "a")
-ROLE = Part(GroupResource("rbac.authorization.k8s.io", "clusterroles"), "", "picker")
+SHOP = ObjectRef(GroupResource("", "namespaces"), "", "shop")
+A_MAP = ObjectRef(GroupResource("", "configmaps"), "shop", "a")
+ROLE = ObjectRef(GroupResource("rbac.authorization.k8s.io", "clusterroles"), "", "picker")
 MANY = 2000  #: turns of the loop, after which everybody has done what could be done
 
 
 def born(world: World) -> dict[str, str]:
     """The uids of what came from the edge."""
     copies = world.copies()
-    return {part.name: copies[part]["metadata"]["uid"] for part in BORN if part in copies}
+    return {ref.name: copies[ref]["metadata"]["uid"] for ref in BORN if ref in copies}
 
 
 def old_config(*names: str) -> Obj:
@@ -56,7 +56,7 @@ async def test_what_came_from_the_edge_stays_in_the_mailbox_until_it_is_known_wh
             await heard.wait()
 
     async with at_rest(tmp_path) as world:
-        await world.link.mailbox.create(OLD_CONFIGS, old_config(*(part.name for part in BORN)))
+        await world.link.mailbox.create(OLD_CONFIGS, old_config(*(ref.name for ref in BORN)))
         if late == "edgesyncconfigs":
             await world.link.configure({**SPECS[0], "upsync": []})
         await world.link.settled()
@@ -84,7 +84,7 @@ async def test_an_object_that_the_edge_lost_is_applied_again_although_its_mailbo
 
         def ends() -> bool:
             held = world.hub_store.held(before)
-            return all(is_going(held[part]) for part in PARTS)
+            return all(is_going(held[ref]) for ref in REFS)
 
         await world.link.eventually(ends, "the end of all copies")
         await world.turns(MANY)
@@ -92,7 +92,7 @@ async def test_an_object_that_the_edge_lost_is_applied_again_although_its_mailbo
         await world.turns(MANY)
         await fleet.start(scheduler=False, mailboxes=True)
         await fleet.eventually(lambda: world.mailbox_cluster() not in ("", before), "another mailbox")
-        await world.link.eventually(lambda: set(PARTS) <= set(world.objects()), "all that was there")
+        await world.link.eventually(lambda: set(REFS) <= set(world.objects()), "all that was there")
 
 
 async def test_a_copy_whose_finalizer_another_client_removes_gets_it_again(tmp_path: Path) -> None:
@@ -251,10 +251,10 @@ async def test_what_a_restored_hub_holds_is_followed_although_the_hub_refuses_li
             raise Forbidden(403, "Forbidden", "not yet")
 
     async with at_rest(tmp_path) as world:
-        for part in PARTS:
-            if part.resource == A_MAP.resource:
-                await world.withdraw(part)
-                await world.link.gone_in_mailbox(MAPS, part.name, part.namespace)
+        for ref in REFS:
+            if ref.resource == A_MAP.resource:
+                await world.withdraw(ref)
+                await world.link.gone_in_mailbox(MAPS, ref.name, ref.namespace)
         await world.configure(3)
         await world.link.settled()
         world.save_hub()
@@ -283,15 +283,15 @@ async def test_a_syncer_asks_again_what_is_served_when_its_mailbox_is_replaced(t
         await fleet.eventually(lambda: world.mailbox_cluster() not in ("", before), "another mailbox")
 
         async def has_orphans() -> bool:
-            return bool((await world.link.report())["objects"]["orphaned"] == len(PARTS))
+            return bool((await world.link.report())["objects"]["orphaned"] == len(REFS))
 
         await world.link.eventually(has_orphans, "orphans")
         await world.release()
-        await world.link.eventually(lambda: not set(PARTS) & set(world.objects()), "the end of the orphans")
+        await world.link.eventually(lambda: not set(REFS) & set(world.objects()), "the end of the orphans")
         await world.link.settled()
         await world.restart_hub(world.saved)
         await agreed(world)
-        assert set(PARTS) <= set(world.objects())
+        assert set(REFS) <= set(world.objects())
 
 
 async def test_what_came_from_the_edge_is_withdrawn_from_a_restored_hub_although_its_kind_is_not_wanted_any_more(
@@ -311,13 +311,13 @@ async def test_what_came_from_the_edge_is_withdrawn_from_a_restored_hub_although
         world.save_hub()
         assert set(BORN) <= set(world.copies())
         proceed.set()
-        for part in BORN:
-            await world.link.gone_in_mailbox(MAPS, part.name, part.namespace)
+        for ref in BORN:
+            await world.link.gone_in_mailbox(MAPS, ref.name, ref.namespace)
         await world.configure(2)
         await world.link.settled()
         await world.restart_hub(world.saved)
-        for part in BORN:
-            await world.link.gone_in_mailbox(MAPS, part.name, part.namespace)
+        for ref in BORN:
+            await world.link.gone_in_mailbox(MAPS, ref.name, ref.namespace)
 
 
 async def test_what_came_from_the_edge_is_withdrawn_although_a_list_did_not_show_it(tmp_path: Path) -> None:
@@ -336,8 +336,8 @@ async def test_what_came_from_the_edge_is_withdrawn_although_a_list_did_not_show
         line.gate = None
         line.be_true()
         await world.forget_history("hub")
-        for part in BORN:
-            await world.link.gone_in_mailbox(MAPS, part.name, part.namespace)
+        for ref in BORN:
+            await world.link.gone_in_mailbox(MAPS, ref.name, ref.namespace)
 
 
 async def test_a_copy_that_is_not_wanted_any_more_before_it_reached_the_edge_is_left_alone(tmp_path: Path) -> None:
@@ -353,16 +353,16 @@ async def test_a_copy_that_is_not_wanted_any_more_before_it_reached_the_edge_is_
         await world.configure(2)
         await world.link.at_edge(ROLES, "picker")
         await agreed(world)
-        assert [part for part in PARTS if part in world.copies() and is_held(world, part)] == [SHOP, A_MAP, ROLE]
-        assert [part for part in PARTS if part in world.objects()] == [SHOP, A_MAP, ROLE]
+        assert [ref for ref in REFS if ref in world.copies() and is_held(world, ref)] == [SHOP, A_MAP, ROLE]
+        assert [ref for ref in REFS if ref in world.objects()] == [SHOP, A_MAP, ROLE]
 
 
 async def test_a_kind_that_is_wanted_again_brings_copies_that_were_not_wanted_before(tmp_path: Path) -> None:
     async with separated(tmp_path) as world:
         await world.link.edge.settle()
         await world.configure(2)
-        for part in (SHOP, A_MAP, A_MAP._replace(name="b"), ROLE):
-            await world.put(part)
+        for ref in (SHOP, A_MAP, A_MAP._replace(name="b"), ROLE):
+            await world.put(ref)
         await world.link.start()
         await agreed(world)
         await world.withdraw(A_MAP)
@@ -373,8 +373,8 @@ async def test_a_kind_that_is_wanted_again_brings_copies_that_were_not_wanted_be
         await world.link.at_edge(MAPS, "b", "shop")
 
 
-def is_held(world: World, part: Part) -> bool:
-    return SYNCER_FINALIZER in world.copies()[part]["metadata"].get("finalizers", ())
+def is_held(world: World, ref: ObjectRef) -> bool:
+    return SYNCER_FINALIZER in world.copies()[ref]["metadata"].get("finalizers", ())
 
 
 async def test_a_kind_counts_as_listed_only_after_the_syncer_compared_the_list_with_its_journal(tmp_path: Path) -> None:
@@ -385,7 +385,7 @@ async def test_a_kind_counts_as_listed_only_after_the_syncer_compared_the_list_w
             world.link.cluster,
             world.link.env,
             read_object,
-            InformerHandlers(lambda part, cluster, obj: None, lambda resource, error: None, listed=listed.append),
+            InformerHandlers(lambda ref, cluster, obj: None, lambda resource, error: None, listed=listed.append),
         )
         async with asyncio.TaskGroup() as group:
             informers.watch(group, {A_MAP.resource: MAPS})
@@ -409,11 +409,11 @@ async def test_objects_that_wait_for_a_namespace_are_forgotten_with_it(tmp_path:
         await world.furnish()
         world.link.down.gate = gate
         await world.link.start()
-        inside = [part for part in PARTS if part.namespace == "shop" and part.resource.resource != "widgets"]
+        inside = [ref for ref in REFS if ref.namespace == "shop" and ref.resource.resource != "widgets"]
 
         def are_held() -> bool:
             copies = world.copies()
-            return all(SYNCER_FINALIZER in (copies[part]["metadata"].get("finalizers") or ()) for part in inside)
+            return all(SYNCER_FINALIZER in (copies[ref]["metadata"].get("finalizers") or ()) for ref in inside)
 
         await world.link.eventually(are_held, "copies with a finalizer")
         await world.turns(MANY)
@@ -430,7 +430,7 @@ async def test_objects_that_wait_for_a_namespace_are_forgotten_with_it(tmp_path:
 
         async def are_forgotten() -> bool:
             report = await world.link.report()
-            return bool(report["objects"]["orphaned"] == len(world.objects().keys() & set(PARTS)))
+            return bool(report["objects"]["orphaned"] == len(world.objects().keys() & set(REFS)))
 
         await world.link.eventually(are_forgotten, "a report without orphans that are not at the edge")
         assert world.laws.broken == []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from partition_end import at_rest
-from partition_menu import PARTS
+from partition_menu import REFS
 
 from farflung.syncer.journal import Journal
 from farflung.syncer.mailbox import INCARNATION
@@ -29,5 +29,5 @@ async def test_how_far_a_mailbox_was_heard_is_forgotten_before_another_is_known_
         await world.link.start()
         again = world.link.syncer
         assert again is not None
-        await world.link.eventually(lambda: again.summary.counts()["orphaned"] == len(PARTS), "orphans")
+        await world.link.eventually(lambda: again.summary.counts()["orphaned"] == len(REFS), "orphans")
         assert len(heard) == 1 and not any(heard[0])

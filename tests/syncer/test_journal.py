@@ -26,7 +26,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from killed_calls import killed_at
 
 from farflung.lib.key_file import KeyFile
-from farflung.placement.names import GroupResource, Part
+from farflung.placement.names import GroupResource, ObjectRef
 from farflung.syncer.conversion import encoded
 from farflung.syncer.journal import (
     KEY,
@@ -46,7 +46,7 @@ SECRETS = GroupResource("", "secrets")
 
 def entry(name: str = "a", resource: GroupResource = CONFIGMAPS, **more: Any) -> JournalEntry:
     defaults: dict[str, Any] = {
-        "part": Part(resource, "shop", name),
+        "ref": ObjectRef(resource, "shop", name),
         "version": "v1",
         "kind": "ConfigMap",
         "namespaced": True,
@@ -79,8 +79,8 @@ def reopened(path: Path) -> Journal:
 
 
 def test_a_new_journal_knows_nothing(journal: Journal) -> None:
-    assert len(journal) == 0 and list(journal.parts()) == [] and journal.kinds() == ()
-    assert journal.get(entry().part) is None
+    assert len(journal) == 0 and list(journal.refs()) == [] and journal.kinds() == ()
+    assert journal.get(entry().ref) is None
     assert list(journal.entries_of(CONFIGMAPS)) == []
     assert journal.revision_of(CONFIGMAPS) == "" and journal.get_fact("incarnation") == ""
     assert journal.damage == ""
@@ -108,7 +108,7 @@ def test_everything_survives_a_restart(path: Path) -> None:
         journal.set_revision(CONFIGMAPS, "v1", "12")
         journal.set_fact("incarnation", "m")
     again = reopened(path)
-    assert [again.get(entry().part), again.get(whole.part)] == [entry(), whole]
+    assert [again.get(entry().ref), again.get(whole.ref)] == [entry(), whole]
     assert list(again.entries_of(DEPLOYMENTS)) == [whole]
     assert set(again.kinds()) == {CONFIGMAPS, DEPLOYMENTS}
     assert again.positions() == {CONFIGMAPS: WatchPosition("v1", "12")} and again.revision_of(CONFIGMAPS) == "12"
@@ -133,8 +133,8 @@ def test_what_is_dropped_stays_away(path: Path) -> None:
     with closing(Journal.open(path)) as journal:
         journal.put(entry())
         journal.flush()
-        journal.drop(entry().part)
-        journal.drop(entry("never there").part)
+        journal.drop(entry().ref)
+        journal.drop(entry("never there").ref)
         assert len(journal) == 0 and journal.kinds() == ()
     assert len(reopened(path)) == 0
 
@@ -193,9 +193,9 @@ def test_what_could_not_be_written_is_written_later(path: Path) -> None:
             other.execute("rollback")
         journal.put(entry("a", revision=2))
         journal.flush()
-        assert journal.get(entry().part) == entry("a", revision=2)
+        assert journal.get(entry().ref) == entry("a", revision=2)
     again = reopened(path)
-    assert {one.part.name: one.revision for one in again.entries_of(CONFIGMAPS)} == {"a": 2, "b": 7}
+    assert {one.ref.name: one.revision for one in again.entries_of(CONFIGMAPS)} == {"a": 2, "b": 7}
 
 
 def test_another_thread_may_write_while_this_one_continues(path: Path) -> None:
@@ -212,13 +212,13 @@ def test_another_thread_may_write_while_this_one_continues(path: Path) -> None:
             for number in range(2000):
                 journal.put(entry(str(number % 50), revision=number))
                 if number % 3 == 0:
-                    journal.drop(entry(str(number % 50)).part)
+                    journal.drop(entry(str(number % 50)).ref)
         finally:
             ended.set()
             thread.join()
-        expected = {part: journal.get(part) for part in journal.parts()}
+        expected = {ref: journal.get(ref) for ref in journal.refs()}
     again = reopened(path)
-    assert {part: again.get(part) for part in again.parts()} == expected
+    assert {ref: again.get(ref) for ref in again.refs()} == expected
 
 
 # --- who may use it -------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ def test_a_second_syncer_is_refused(journal: Journal, path: Path) -> None:
     journal.flush()
     with pytest.raises(JournalError, match="is in use by another syncer: stop that one"):
         Journal.open(path)
-    assert journal.get(entry().part) == entry()
+    assert journal.get(entry().ref) == entry()
 
 
 def test_the_next_syncer_takes_over_from_one_that_ended_silently(path: Path) -> None:
@@ -355,7 +355,7 @@ def test_a_file_that_a_disk_changed_is_whole_or_put_aside(
             if journal.damage:
                 assert len(journal) == 0 and journal.get_fact("incarnation") == "" and not journal.positions()
             else:
-                assert [journal.get(one.part) for one in ENTRIES] == ENTRIES
+                assert [journal.get(one.ref) for one in ENTRIES] == ENTRIES
                 assert journal.revision_of(CONFIGMAPS) == "12" and journal.get_fact("incarnation") == "m"
             journal.put(entry("new"))
             journal.flush()
@@ -380,7 +380,7 @@ def test_no_file_has_the_content_of_an_object_nor_its_digest(path: Path) -> None
         journal.put(entry(desired=PLANTED, applied=digest, owned=digest, returned=digest))
         journal.put(entry("b", desired=PLANTED))
         journal.flush()
-        journal.drop(entry("b").part)
+        journal.drop(entry("b").ref)
         journal.flush()
         assert "journal.db-wal" in files_with(path, b"configmaps")
         assert files_with(path, PLANTED) == files_with(path, digest.encode()) == []
@@ -408,7 +408,7 @@ def test_a_journal_without_its_key_is_refused_and_not_changed(path: Path) -> Non
         Journal.open(path)
     assert path.read_bytes() == before
     with closing(Journal.open(path, KeyFile(path.with_name("elsewhere")))) as journal:
-        assert journal.get(entry().part) == entry()
+        assert journal.get(entry().ref) == entry()
 
 
 def test_contents_that_were_exchanged_are_damage(path: Path) -> None:
@@ -431,7 +431,7 @@ def test_a_new_first_key_encrypts_everything_again(path: Path) -> None:
     reopened(path)
     keys.write([new])
     again = reopened(path)
-    assert [again.get(one.part) for one in ENTRIES] == ENTRIES
+    assert [again.get(one.ref) for one in ENTRIES] == ENTRIES
 
 
 def of_format_1(number: int) -> JournalEntry:
@@ -463,7 +463,7 @@ OF_FORMAT_1 = [of_format_1(number) for number in range(40) if number not in (3, 
 
 def check_format_1(path: Path) -> None:
     journal = reopened(path)
-    assert {one.part: one for one in journal.entries()} == {one.part: one for one in OF_FORMAT_1}
+    assert {one.ref: one for one in journal.entries()} == {one.ref: one for one in OF_FORMAT_1}
     positions = {SECRETS: WatchPosition("v1", "1763550000000123"), CONFIGMAPS: WatchPosition("v1", "12")}
     assert journal.positions() == positions
     assert (journal.get_fact("incarnation"), journal.get_fact("running"), journal.damage) == ("1x2y3z", "yes", "")
@@ -536,14 +536,14 @@ class History(RuleBasedStateMachine):
     @rule(name=NAMES, resource=RESOURCES, changed=CHANGED)
     def put(self, name: str, resource: GroupResource, changed: dict[str, Any]) -> None:
         one = replace(entry(name, resource), **changed)
-        self.now[one.part] = one
+        self.now[one.ref] = one
         self.journal.put(one)
 
     @rule(name=NAMES, resource=RESOURCES)
     def drop(self, name: str, resource: GroupResource) -> None:
-        part = entry(name, resource).part
-        self.journal.drop(part)
-        self.now.pop(part, None)
+        ref = entry(name, resource).ref
+        self.journal.drop(ref)
+        self.now.pop(ref, None)
 
     @rule(resource=RESOURCES, version=st.sampled_from(["v1", "v2"]), revision=st.text(max_size=5))
     def hear(self, resource: GroupResource, version: str, revision: str) -> None:
@@ -577,7 +577,7 @@ class History(RuleBasedStateMachine):
     @invariant()
     def is_as_it_should_be(self) -> None:
         journal = self.journal
-        found: dict[Any, Any] = {part: journal.get(part) for part in journal.parts()}
+        found: dict[Any, Any] = {ref: journal.get(ref) for ref in journal.refs()}
         assert sum(len(list(journal.entries_of(one))) for one in journal.kinds()) == len(found) == len(journal)
         found |= journal.positions()
         found |= {name: journal.get_fact(name) for name in "abc" if name in self.now}

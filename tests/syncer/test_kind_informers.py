@@ -12,7 +12,7 @@ from farflung.client.rest import Client
 from farflung.client.transport import OutgoingRequest
 from farflung.lib.backoff import Backoff
 from farflung.machinery.errors import Obj
-from farflung.placement.names import GroupResource, Part
+from farflung.placement.names import GroupResource, ObjectRef
 from farflung.runtime.reflector import Environment
 from farflung.syncer.informers import InformerHandlers, KindInformers
 
@@ -35,8 +35,8 @@ async def test_an_informer_that_was_replaced_delivers_no_more_objects() -> None:
 
     changes: list[str] = []
 
-    def changed(part: Part, cluster: str, obj: Obj | None) -> None:
-        changes.append(part.name)
+    def changed(ref: ObjectRef, cluster: str, obj: Obj | None) -> None:
+        changes.append(ref.name)
         informers.watch(group, {WIDGETS: V2})
 
     def decode(resource: GroupResource, document: bytes) -> Obj:
@@ -51,5 +51,5 @@ async def test_an_informer_that_was_replaced_delivers_no_more_objects() -> None:
         while not informers.is_listed(WIDGETS) or informers.collection(WIDGETS) != V2:
             await asyncio.sleep(0)
         assert changes == ["a", "a"]
-        assert [part.name for part in informers.of(WIDGETS)] == ["a"]
+        assert [ref.name for ref in informers.of(WIDGETS)] == ["a"]
         informers.stop_all()

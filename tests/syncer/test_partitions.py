@@ -13,24 +13,24 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from lying_line import LIES
 from partition_end import agreed
-from partition_menu import BORN, PARTS, SPECS
+from partition_menu import BORN, REFS, SPECS
 from partition_world import LONGER, World, separated
 
 from farflung.apis.edge.names import CREATE_ONLY
-from farflung.placement.names import GroupResource, Part
+from farflung.placement.names import GroupResource, ObjectRef
 
 Step = tuple[Any, ...]
 
-WEB = Part(GroupResource("apps", "deployments"), "shop", "web")
-FARM = Part(GroupResource("", "configmaps"), "farm", "a")
-MAP = Part(GroupResource("", "configmaps"), "shop", "a")
+WEB = ObjectRef(GroupResource("apps", "deployments"), "shop", "web")
+FARM = ObjectRef(GroupResource("", "configmaps"), "farm", "a")
+MAP = ObjectRef(GroupResource("", "configmaps"), "shop", "a")
 SIDES = st.sampled_from(["hub", "edge"])
-PART = st.sampled_from(PARTS)
+REF = st.sampled_from(REFS)
 USERS = st.one_of(
-    st.tuples(st.just("put"), PART),
-    st.tuples(st.just("put"), PART),
-    st.tuples(st.just("put once"), PART),
-    st.tuples(st.just("withdraw"), PART),
+    st.tuples(st.just("put"), REF),
+    st.tuples(st.just("put"), REF),
+    st.tuples(st.just("put once"), REF),
+    st.tuples(st.just("withdraw"), REF),
     st.tuples(st.just("configure"), st.integers(0, len(SPECS) - 1)),
     st.tuples(st.just("release")),
 )
@@ -38,7 +38,7 @@ LOCALS = st.one_of(
     st.tuples(
         st.just("at edge"),
         st.sampled_from(["edit", "add", "delete", "unmark", "say", "stranger", "twin", "end"]),
-        PART,
+        REF,
     ),
     st.tuples(st.just("born"), st.sampled_from(["put", "put", "end"]), st.sampled_from(BORN)),
 )
@@ -67,20 +67,20 @@ STEPS = st.tuples(st.one_of(USERS, USERS, LOCALS, FAULTS, RESTARTS), st.sampled_
 
 async def perform(world: World, step: Step) -> None:
     match step:
-        case "put", part:
-            await world.put(part)
-        case "put once", part:
-            await world.put(part, **{CREATE_ONLY: "false"})
-        case "withdraw", part:
-            await world.withdraw(part)
+        case "put", ref:
+            await world.put(ref)
+        case "put once", ref:
+            await world.put(ref, **{CREATE_ONLY: "false"})
+        case "withdraw", ref:
+            await world.withdraw(ref)
         case "configure", number:
             await world.configure(number)
         case ("release",):
             await world.release()
-        case "at edge", what, part:
-            await world.at_edge(what, part)
-        case "born", what, part:
-            await world.born(what, part)
+        case "at edge", what, ref:
+            await world.at_edge(what, ref)
+        case "born", what, ref:
+            await world.born(what, ref)
         case "away", side:
             world.line(side).go_down()
         case "back", side:
@@ -167,7 +167,7 @@ async def be_the_same_after_a_restart(world: World, steps: list[tuple[Step, int]
 @example([(("at edge", "unmark", WEB), 0)], True)  # a change of annotations counts in a Deployment's generation
 @example(  # the journal is lost before the first report, and the configuration does not name the kinds any more
     [
-        (("put", Part(GroupResource("", "namespaces"), "", "shop")), 20),
+        (("put", ObjectRef(GroupResource("", "namespaces"), "", "shop")), 20),
         (("configure", 1), 0),
         (("restart", False, "lost"), 0),
     ],
@@ -186,7 +186,7 @@ async def be_the_same_after_a_restart(world: World, steps: list[tuple[Step, int]
         (("away", "edge"), 0),
         (("clock", 50), 20),
         (("restart", True, ""), 3),
-        (("withdraw", Part(GroupResource("rbac.authorization.k8s.io", "clusterroles"), "", "picker")), 0),
+        (("withdraw", ObjectRef(GroupResource("rbac.authorization.k8s.io", "clusterroles"), "", "picker")), 0),
         (("renew mailbox",), 0),
         (("release",), 100),
         (("lose answers", "edge", 5), 3),
@@ -210,7 +210,9 @@ async def be_the_same_after_a_restart(world: World, steps: list[tuple[Step, int]
         (
             (
                 "put",
-                Part(GroupResource("apiextensions.k8s.io", "customresourcedefinitions"), "", "widgets.example.org"),
+                ObjectRef(
+                    GroupResource("apiextensions.k8s.io", "customresourcedefinitions"), "", "widgets.example.org"
+                ),
             ),
             100,
         ),

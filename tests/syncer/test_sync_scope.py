@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farflung.machinery.errors import Obj
-from farflung.placement.names import GroupResource, Part
+from farflung.placement.names import GroupResource, ObjectRef
 from farflung.syncer.sync_scope import MOST_PROBLEMS, NAMESPACES, SyncScope, read_scope
 
 CONFIGMAPS = GroupResource("", "configmaps")
@@ -40,8 +40,8 @@ def asked(resource: GroupResource, version: str = "v1", **more: Any) -> Obj:
     return {"group": resource.group, "resource": resource.resource, "apiVersion": version, **more}
 
 
-def namespace(name: str) -> Part:
-    return Part(NAMESPACES, "", name)
+def namespace(name: str) -> ObjectRef:
+    return ObjectRef(NAMESPACES, "", name)
 
 
 # --- SyncerConfigs --------------------------------------------------------------------------------
@@ -52,10 +52,10 @@ def test_every_resource_of_a_namespace_scope_is_selected_in_all_its_namespaces()
     wanted = wanted_of({"namespaceScope": scope})
     assert wanted.resources == {CONFIGMAPS: "v1", NAMESPACES: "v1", DEPLOYMENTS: "v1"}
     for resource in (CONFIGMAPS, DEPLOYMENTS):
-        assert wanted.covers(Part(resource, "a", "x")) and wanted.covers(Part(resource, "b", "y"))
-        assert not wanted.covers(Part(resource, "c", "x"))
-        assert not wanted.covers(Part(resource, "", "x"))
-    assert not wanted.covers(Part(SECRETS, "a", "x"))
+        assert wanted.covers(ObjectRef(resource, "a", "x")) and wanted.covers(ObjectRef(resource, "b", "y"))
+        assert not wanted.covers(ObjectRef(resource, "c", "x"))
+        assert not wanted.covers(ObjectRef(resource, "", "x"))
+    assert not wanted.covers(ObjectRef(SECRETS, "a", "x"))
     assert wanted.covers(namespace("a")) and wanted.covers(namespace("b")) and not wanted.covers(namespace("c"))
     assert not wanted.problems
 
@@ -65,8 +65,8 @@ def test_the_scopes_of_two_configurations_are_not_mixed() -> None:
         {"namespaceScope": {"namespaces": ["a"], "resources": [asked(CONFIGMAPS)]}},
         {"namespaceScope": {"namespaces": ["b"], "resources": [asked(SECRETS)]}},
     )
-    assert wanted.covers(Part(CONFIGMAPS, "a", "x")) and wanted.covers(Part(SECRETS, "b", "x"))
-    assert not wanted.covers(Part(CONFIGMAPS, "b", "x")) and not wanted.covers(Part(SECRETS, "a", "x"))
+    assert wanted.covers(ObjectRef(CONFIGMAPS, "a", "x")) and wanted.covers(ObjectRef(SECRETS, "b", "x"))
+    assert not wanted.covers(ObjectRef(CONFIGMAPS, "b", "x")) and not wanted.covers(ObjectRef(SECRETS, "a", "x"))
 
 
 def test_a_namespace_is_selected_even_if_no_object_in_it_is() -> None:
@@ -91,11 +91,19 @@ def test_objects_in_namespaces_go_one_by_one_with_their_namespace() -> None:
             ],
         }
     )
-    parts = [Part(CONFIGMAPS, "test1", "cm1"), Part(CONFIGMAPS, "test1", "cm2"), Part(SECRETS, "test1", "s")]
-    parts += [Part(CONFIGMAPS, "test2", "cm1"), Part(SECRETS, "test3", "s1")]
-    assert all(map(wanted.covers, [*parts, namespace("test1"), namespace("test2"), namespace("test3")]))
-    others = [Part(CONFIGMAPS, "test2", "cm2"), Part(CONFIGMAPS, "test3", "cm1"), Part(SECRETS, "test2", "s")]
-    others += [Part(CONFIGMAPS, "no", "cm1"), namespace("no"), namespace("nor")]
+    refs = [
+        ObjectRef(CONFIGMAPS, "test1", "cm1"),
+        ObjectRef(CONFIGMAPS, "test1", "cm2"),
+        ObjectRef(SECRETS, "test1", "s"),
+    ]
+    refs += [ObjectRef(CONFIGMAPS, "test2", "cm1"), ObjectRef(SECRETS, "test3", "s1")]
+    assert all(map(wanted.covers, [*refs, namespace("test1"), namespace("test2"), namespace("test3")]))
+    others = [
+        ObjectRef(CONFIGMAPS, "test2", "cm2"),
+        ObjectRef(CONFIGMAPS, "test3", "cm1"),
+        ObjectRef(SECRETS, "test2", "s"),
+    ]
+    others += [ObjectRef(CONFIGMAPS, "no", "cm1"), namespace("no"), namespace("nor")]
     assert not any(map(wanted.covers, others))
 
 
@@ -107,17 +115,17 @@ def test_a_star_stands_for_every_name_and_every_namespace(within: str, name: str
     wanted = wanted_of(
         {"namespacedObjects": [asked(CONFIGMAPS, objectsByNamespace=[{"namespace": within, "names": [name]}])]}
     )
-    found = {where + what for where in "ab" for what in "xy" if wanted.covers(Part(CONFIGMAPS, where, what))}
+    found = {where + what for where in "ab" for what in "xy" if wanted.covers(ObjectRef(CONFIGMAPS, where, what))}
     assert found == covered
     assert wanted.covers(namespace("a"))
     assert wanted.covers(namespace("b")) == (within == "*")
-    assert not wanted.covers(Part(CONFIGMAPS, "", "x"))
+    assert not wanted.covers(ObjectRef(CONFIGMAPS, "", "x"))
 
 
 def test_a_star_among_the_namespaces_of_a_scope_stands_for_all_of_them() -> None:
     wanted = wanted_of({"namespaceScope": {"namespaces": ["*"], "resources": [asked(CONFIGMAPS)]}})
-    assert wanted.covers(Part(CONFIGMAPS, "any", "x")) and wanted.covers(namespace("any"))
-    assert not wanted.covers(Part(SECRETS, "any", "x"))
+    assert wanted.covers(ObjectRef(CONFIGMAPS, "any", "x")) and wanted.covers(namespace("any"))
+    assert not wanted.covers(ObjectRef(SECRETS, "any", "x"))
 
 
 @pytest.mark.parametrize(
@@ -126,9 +134,9 @@ def test_a_star_among_the_namespaces_of_a_scope_stands_for_all_of_them() -> None
 )
 def test_objects_without_namespace_go_by_name_and_none_without_names(objects: Obj, covered: set[str]) -> None:
     wanted = wanted_of({"clusterScope": [asked(ROLES, **objects)]})
-    assert {name for name in "xy" if wanted.covers(Part(ROLES, "", name))} == covered
+    assert {name for name in "xy" if wanted.covers(ObjectRef(ROLES, "", name))} == covered
     assert wanted.resources == ({ROLES: "v1"} if covered else {})
-    assert not wanted.covers(Part(ROLES, "a", "x"))
+    assert not wanted.covers(ObjectRef(ROLES, "a", "x"))
 
 
 def test_namespaces_may_be_wanted_like_any_object_without_namespace() -> None:
@@ -164,7 +172,7 @@ def test_the_syncer_config_of_the_seed_is_understood() -> None:
         }
     )
     assert not wanted.problems
-    assert wanted.covers(Part(DEPLOYMENTS, "commonstuff", "commond"))
+    assert wanted.covers(ObjectRef(DEPLOYMENTS, "commonstuff", "commond"))
     assert {one.group for one in wanted.upsync} == {"group1.test", "group2.test"}
     assert wanted.upsyncs(GroupResource("group2.test", "cogs"), "", "William")
     assert not wanted.upsyncs(GroupResource("group2.test", "cogs"), "orbital", "William")
@@ -231,9 +239,9 @@ def test_the_old_kind_of_configuration_names_objects_by_kind() -> None:
     samples = GroupResource("my.domain", "samples")
     definitions = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
     assert wanted.resources == {CONFIGMAPS: "v1", NAMESPACES: "v1", definitions: "v1", samples: "v1alpha1"}
-    assert wanted.covers(Part(definitions, "", "s.d")) and wanted.covers(namespace("test"))
-    assert wanted.covers(Part(samples, "test", "down")) and not wanted.covers(Part(samples, "test", "up"))
-    assert wanted.covers(Part(CONFIGMAPS, "wherever", "whatever"))
+    assert wanted.covers(ObjectRef(definitions, "", "s.d")) and wanted.covers(namespace("test"))
+    assert wanted.covers(ObjectRef(samples, "test", "down")) and not wanted.covers(ObjectRef(samples, "test", "up"))
+    assert wanted.covers(ObjectRef(CONFIGMAPS, "wherever", "whatever"))
     assert wanted.upsyncs(samples, "test", "up") and not wanted.upsyncs(samples, "test", "down")
     assert wanted.upsyncs(samples, "any", "thing")
     assert wanted.upsyncs(NAMESPACES, "", "test")
@@ -285,7 +293,7 @@ def test_invalid_parts_are_reported_with_their_paths(spec: Any, place: str) -> N
 
 def test_the_rest_of_a_configuration_counts() -> None:
     wanted = wanted_of({"clusterScope": [None, asked(ROLES, objects=[None, "x"])], "upsync": 3})
-    assert wanted.covers(Part(ROLES, "", "x"))
+    assert wanted.covers(ObjectRef(ROLES, "", "x"))
     assert len(wanted.problems) == 3
 
 
@@ -333,7 +341,7 @@ def test_nonsense_anywhere_does_no_harm(place: tuple[Any, ...], nonsense: Any) -
     wanted = read_scope(holder, kinds)
     assert all(isinstance(version, str) for version in wanted.resources.values())
     if len(place) >= 2 and place[1] != "clusterScope":
-        assert wanted.covers(Part(ROLES, "", "x"))  # the other sections count
+        assert wanted.covers(ObjectRef(ROLES, "", "x"))  # the other sections count
 
 
 # --- against a twin -------------------------------------------------------------------------------
@@ -370,7 +378,7 @@ def fits(text: str, some: list[str]) -> bool:
     return text in some or "*" in some
 
 
-def twin_covers(spec: Obj, part: Part) -> bool:
+def twin_covers(spec: Obj, ref: ObjectRef) -> bool:
     scope = spec.get("namespaceScope", {})
     inside = scope.get("namespaces", [])
     named = [
@@ -379,19 +387,19 @@ def twin_covers(spec: Obj, part: Part) -> bool:
         for within in one["objectsByNamespace"]
         if within["names"]
     ]
-    kind = asked(part.resource)
+    kind = asked(ref.resource)
     needed = [*inside, *(within for _, within, _ in named)]
-    if part.resource == NAMESPACES and not part.namespace and fits(part.name, needed):
+    if ref.resource == NAMESPACES and not ref.namespace and fits(ref.name, needed):
         return True
-    if not part.namespace:
-        some = [one["objects"] for one in spec.get("clusterScope", []) if one["resource"] == part.resource.resource]
-        return any(fits(part.name, names) for names in some)
-    if part.resource != NAMESPACES and kind in scope.get("resources", []) and fits(part.namespace, inside):
+    if not ref.namespace:
+        some = [one["objects"] for one in spec.get("clusterScope", []) if one["resource"] == ref.resource.resource]
+        return any(fits(ref.name, names) for names in some)
+    if ref.resource != NAMESPACES and kind in scope.get("resources", []) and fits(ref.namespace, inside):
         return True
     return any(
-        kind == one and fits(part.namespace, [within]) and fits(part.name, names)
+        kind == one and fits(ref.namespace, [within]) and fits(ref.name, names)
         for one, within, names in named
-        if part.resource != NAMESPACES
+        if ref.resource != NAMESPACES
     )
 
 
@@ -411,17 +419,17 @@ def test_all_configurations_count_as_the_definition_says(specs: list[Obj]) -> No
     wanted = wanted_of(*specs)
     assert not wanted.problems
     assert wanted == wanted_of(*reversed(specs))
-    parts = [
-        Part(resource, where, name)
+    refs = [
+        ObjectRef(resource, where, name)
         for resource in (CONFIGMAPS, SECRETS, NAMESPACES)
         for where in ("", "a", "b", "c")
         for name in "abc"
         if resource != NAMESPACES or not where
     ]
-    for part in parts:
-        covered = any(twin_covers(one, part) for one in specs)
-        assert wanted.covers(part) == covered, part
-        assert not covered or part.resource in wanted.resources
-        brought = any(twin_brings(one, *part) for one in specs)
-        assert wanted.upsyncs(*part) == brought, part
-        assert not brought or wanted.may_upsync(part.resource)
+    for ref in refs:
+        covered = any(twin_covers(one, ref) for one in specs)
+        assert wanted.covers(ref) == covered, ref
+        assert not covered or ref.resource in wanted.resources
+        brought = any(twin_brings(one, *ref) for one in specs)
+        assert wanted.upsyncs(*ref) == brought, ref
+        assert not brought or wanted.may_upsync(ref.resource)

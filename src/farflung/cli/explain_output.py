@@ -19,7 +19,7 @@ from farflung.inspect.explain import (
     WrittenState,
 )
 from farflung.lib.words import count
-from farflung.placement.names import GroupResource, Part
+from farflung.placement.names import GroupResource, ObjectRef
 
 PROBLEMS: Final = {READY: "Problem", WORKLOAD_PROJECTED: "Copies"}  #: words for conditions that are False
 BEHIND: Final = "the scheduler is behind or not running"
@@ -61,8 +61,8 @@ def _detailed(location: LocationVerdict) -> str:
     if location.inventory:
         tables.append(table(_target_rows(location, location.inventory)))
     if copies := location.being_withdrawn:
-        parts = [Part(GroupResource(one.group, one.resource), one.namespace, one.name) for one in copies]
-        rows = [[one.sync_target, str(part)] for one, part in zip(copies, parts, strict=True)]
+        refs = [ObjectRef(GroupResource(one.group, one.resource), one.namespace, one.name) for one in copies]
+        rows = [[one.sync_target, str(ref)] for one, ref in zip(copies, refs, strict=True)]
         tables.append(table([["SYNCTARGET", "BEING WITHDRAWN"], *rows]))
     if number := location.not_asked:
         targets = count(number, "SyncTarget")

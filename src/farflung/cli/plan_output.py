@@ -18,7 +18,7 @@ from farflung.inspect.plan import GONE, Plan, PlannedObject, PlannedPlacement
 from farflung.inspect.plan_copies import PlannedCopy, PlannedDestination
 from farflung.inspect.scheduler_model import MachineDecision
 from farflung.lib.words import count
-from farflung.placement.names import THE_ONE, GroupResource, Part
+from farflung.placement.names import THE_ONE, GroupResource, ObjectRef
 
 NAMED: Final = 5  #: destinations in one line
 KINDS_NAMED: Final = 3
@@ -92,7 +92,7 @@ def copied(destinations: Iterable[PlannedDestination]) -> Iterator[list[str]]:
 
 def _copies(one: PlannedDestination) -> Iterator[str]:
     if one.syncer_config:
-        yield f"~ {Part(SYNCER_CONFIGS, '', THE_ONE)}"
+        yield f"~ {ObjectRef(SYNCER_CONFIGS, '', THE_ONE)}"
         yield from (f"    {each}" for each in syncer_config_lines(one.syncer_config))
     for copy in one.created:
         yield f"+ {_named(copy)}"
@@ -108,7 +108,7 @@ def _copies(one: PlannedDestination) -> Iterator[str]:
 
 
 def _named(copy: PlannedCopy) -> str:
-    return str(Part(GroupResource(copy.group, copy.resource), copy.namespace, copy.name))
+    return str(ObjectRef(GroupResource(copy.group, copy.resource), copy.namespace, copy.name))
 
 
 def _machine(decision: MachineDecision) -> Iterator[str]:

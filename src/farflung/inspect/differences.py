@@ -99,14 +99,14 @@ def syncer_config_changes(before: SyncerSpec, after: SyncerSpec) -> list[SyncerC
 
 
 def _entries(spec: SyncerSpec) -> dict[str, set[str]]:
-    downsynced = [part for part in spec.parts if category(part.resource) is Category.EDGE]
+    downsynced = [ref for ref in spec.refs if category(ref.resource) is Category.EDGE]
     upsync = spec.spec().get("upsync") or ()
     return {
         "spec.namespaceScope.namespaces": set(spec.namespaces),
         "spec.namespaceScope.resources": {
             f"{resource} {spec.versions.get(resource, '')}".rstrip() for resource in spec.resources
         },
-        "spec.namespacedObjects": {str(part) for part in downsynced if part.namespace},
-        "spec.clusterScope": {str(part) for part in downsynced if not part.namespace},
+        "spec.namespacedObjects": {str(ref) for ref in downsynced if ref.namespace},
+        "spec.clusterScope": {str(ref) for ref in downsynced if not ref.namespace},
         "spec.upsync": {orjson.dumps(one).decode() for one in upsync},
     }

@@ -23,7 +23,7 @@ from farflung.inspect.results import InspectError, Result
 from farflung.machinery.errors import Obj
 from farflung.placement import resolve
 from farflung.placement.feeds import copied_kinds
-from farflung.placement.names import Part, PlacementKey, mailbox_name
+from farflung.placement.names import ObjectRef, PlacementKey, mailbox_name
 from farflung.placement.resolve import Explanation, Resolution, Resolver
 from farflung.placement.types import (
     YES,
@@ -185,9 +185,9 @@ async def _with_withdrawn(hub: HubClient, explained: ExplainedPlacement, one: Lo
     names = {mailbox_name(one.cluster, target.uid): target.key.name for target in targets[:ASKED]}
     found = await being_withdrawn(hub, names, PlacementKey(*explained.placement.key))
     copies = [
-        WithdrawnCopy(names[mailbox], *part.resource, part.namespace, part.name)
+        WithdrawnCopy(names[mailbox], *ref.resource, ref.namespace, ref.name)
         for mailbox in sorted(found, key=lambda name: names[name])
-        for part in found[mailbox]
+        for ref in found[mailbox]
     ]
     return replace(one, being_withdrawn=copies, not_asked=len(targets[ASKED:]))
 
@@ -286,24 +286,24 @@ def entries(destinations: Iterable[Destination]) -> list[DestinationEntry]:
 COPIES: Final = ListOptions(labels=f"{PROJECTED}={YES}")
 
 
-async def being_withdrawn(hub: HubClient, mailboxes: Iterable[str], key: PlacementKey) -> dict[str, list[Part]]:
+async def being_withdrawn(hub: HubClient, mailboxes: Iterable[str], key: PlacementKey) -> dict[str, list[ObjectRef]]:
     """Copies of a placement that are being deleted, by mailbox; mailboxes that the user cannot see are omitted."""
     there = await hub.mailboxes() or {}
     found = {name: await _find_terminating(hub.mailbox(name), key) for name in mailboxes if name in there}
     return {name: found[name] for name in sorted(found) if found[name]}
 
 
-async def _find_terminating(mailbox: Client, key: PlacementKey) -> list[Part]:
+async def _find_terminating(mailbox: Client, key: PlacementKey) -> list[ObjectRef]:
     try:
         resources = copied_kinds((await discover(mailbox)).resources())
     except (NotFound, Forbidden):
         return []
-    found: list[Part] = []
+    found: list[ObjectRef] = []
     for resource, discovered in resources.items():
         for obj in await _listed(mailbox, discovered.collection):
             metadata = obj["metadata"]
             if metadata.get("deletionTimestamp") and key in observed_object(resource, obj).placements:
-                found.append(Part(resource, metadata.get("namespace") or "", metadata["name"]))
+                found.append(ObjectRef(resource, metadata.get("namespace") or "", metadata["name"]))
     return sorted(found)
 
 

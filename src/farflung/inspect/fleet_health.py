@@ -36,7 +36,7 @@ from farflung.machinery.times import format_seconds
 from farflung.machines.failover import HEALTH_TAINTS, remove_refusal_reason
 from farflung.machines.inventory import TARGET
 from farflung.machines.statuses import PLACED
-from farflung.placement.names import GroupResource, Part, mailbox_name
+from farflung.placement.names import GroupResource, ObjectRef, mailbox_name
 from farflung.placement.types import parse_location
 
 
@@ -206,7 +206,7 @@ def describe_reason(reason: str, message: str) -> str:
 def _reported(report: Obj | None) -> Iterator[str]:
     if failing := fields.number(report, "status", "objects", "failing"):
         first = next(fields.objects(report, "status", "problems"), None)
-        example = "" if first is None else f"; {_part(first)}: {describe(first)}"
+        example = "" if first is None else f"; {_ref(first)}: {describe(first)}"
         yield f"{count(failing, 'object')} failing{fields.line(example)}"
     if orphaned := fields.number(report, "status", "objects", "orphaned"):
         yield f"{count(orphaned, 'object')} orphaned"
@@ -216,9 +216,9 @@ def _reported(report: Obj | None) -> Iterator[str]:
             yield describe(condition)
 
 
-def _part(problem: Obj) -> Part:
+def _ref(problem: Obj) -> ObjectRef:
     resource = GroupResource(fields.text(problem, "group"), fields.text(problem, "resource"))
-    return Part(resource, fields.text(problem, "namespace"), fields.text(problem, "name"))
+    return ObjectRef(resource, fields.text(problem, "namespace"), fields.text(problem, "name"))
 
 
 def _remarks(target: Obj, now: datetime) -> Iterator[str]:

@@ -12,7 +12,7 @@ from farflung.machinery.errors import Obj
 from farflung.placement import project
 from farflung.placement.customize import Customizer, parse_customizer
 from farflung.placement.index import AffectedKey, CopyKey, ObjectIndex, PlacementIndex, ServedKinds, by_mailbox
-from farflung.placement.names import BINDINGS, DEFINITIONS, GroupResource, Part, PlacementKey, mailbox_name
+from farflung.placement.names import BINDINGS, DEFINITIONS, GroupResource, ObjectRef, PlacementKey, mailbox_name
 from farflung.placement.project import Desired, SourceObject, desired
 from farflung.placement.select import parse_workload_selector
 from farflung.placement.syncer_config import SyncerSpec, combine_specs
@@ -52,11 +52,11 @@ class PlacementModel:
 
     # --- objects --------------------------------------------------------------------------------------
 
-    def put_object(self, cluster: str, part: Part, after: ObservedObject | None) -> set[AffectedKey]:
+    def put_object(self, cluster: str, ref: ObjectRef, after: ObservedObject | None) -> set[AffectedKey]:
         """The affected keys."""
-        before = self._world.remove(cluster, part) if after is None else self._world.put(cluster, part, after)
-        keys = self.engine.object_changed(cluster, part, before, after)
-        if part.resource in (BINDINGS, DEFINITIONS) and self._offers.changed(cluster, part, after):
+        before = self._world.remove(cluster, ref) if after is None else self._world.put(cluster, ref, after)
+        keys = self.engine.object_changed(cluster, ref, before, after)
+        if ref.resource in (BINDINGS, DEFINITIONS) and self._offers.changed(cluster, ref, after):
             keys |= self.engine.served_kinds_changed(cluster)
         return keys
 
@@ -77,17 +77,17 @@ class PlacementModel:
         self._customizers.pop((cluster, name), None)
         if document is not None:
             self._customizers[cluster, name] = parse_customizer(document)
-        concerned = [part for part, one in self._world.parts(cluster).items() if one.customizer == name]
+        concerned = [ref for ref, one in self._world.refs(cluster).items() if one.customizer == name]
         return {
-            CopyKey(mailbox, part)
-            for part in concerned
+            CopyKey(mailbox, ref)
+            for ref in concerned
             for key in self.placements
-            if key.cluster == cluster and part in self.engine.selected(key)
+            if key.cluster == cluster and ref in self.engine.selected(key)
             for mailbox in self.engine.destinations(key)
         }
 
-    def get(self, cluster: str, part: Part) -> ObservedObject | None:
-        return self._world.get(cluster, part)
+    def get(self, cluster: str, ref: ObjectRef) -> ObservedObject | None:
+        return self._world.get(cluster, ref)
 
     def syncer_spec(self, mailbox: str, namespaced: Callable[[str], Mapping[GroupResource, str]]) -> SyncerSpec:
         """The spec of its SyncerConfig, without versions of single objects."""
@@ -99,10 +99,10 @@ class PlacementModel:
     def desired(self, copy: CopyKey) -> Desired:
         wanted = self.engine.reasons(*copy)
         clusters = sorted({one.placement.cluster for one in wanted})
-        return desired(copy.part, wanted, self._sources(copy.part, clusters), self._customizers_of, self._location)
+        return desired(copy.ref, wanted, self._sources(copy.ref, clusters), self._customizers_of, self._location)
 
-    def _sources(self, part: Part, clusters: Sequence[str]) -> list[SourceObject]:
-        found = [(cluster, one) for cluster in clusters if (one := self._world.get(cluster, part)) is not None]
+    def _sources(self, ref: ObjectRef, clusters: Sequence[str]) -> list[SourceObject]:
+        found = [(cluster, one) for cluster in clusters if (one := self._world.get(cluster, ref)) is not None]
         return [
             SourceObject(cluster, one.version, project.stripped(orjson.loads(one.document)))
             for cluster, one in found

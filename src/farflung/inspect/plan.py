@@ -35,7 +35,7 @@ from farflung.inspect.scheduler_model import MachineDecision
 from farflung.machinery.errors import Obj
 from farflung.machinery.patch import merge
 from farflung.machines.files.configuration import SchedulerConfiguration
-from farflung.placement.names import Part
+from farflung.placement.names import ObjectRef
 from farflung.placement.resolve import Resolver
 from farflung.placement.types import destinations_of, parse_placement, previous
 
@@ -112,7 +112,7 @@ class ObjectDryRun:
     """What is known of an object before copies and machines are planned."""
 
     result: PlannedObject
-    part: Part | None = None  #: None: there are no placements
+    ref: ObjectRef | None = None  #: None: there are no placements
     machine: DryRunObject | None = None
 
 
@@ -149,9 +149,9 @@ async def plan(
 
 
 def _with_destinations(one: ObjectDryRun, copies: CopyPlan) -> PlannedObject:
-    if one.part is None:
+    if one.ref is None:
         return one.result
-    return replace(one.result, goes_to=copies.goes_to(one.part), selected_by=copies.selected_by(one.part))
+    return replace(one.result, goes_to=copies.goes_to(one.ref), selected_by=copies.selected_by(one.ref))
 
 
 def _needs_no_placements(served: ServedResources, wanted: Sequence[Manifest]) -> bool:

@@ -34,7 +34,7 @@ from farflung.machinery.errors import Obj
 from farflung.placement import guard, project, types
 from farflung.placement.feeds import copied_kinds
 from farflung.placement.index import AffectedKey, CopyKey, SelectionKey
-from farflung.placement.names import FOREIGN, NAMESPACES, GroupResource, Part, PlacementKey
+from farflung.placement.names import FOREIGN, NAMESPACES, GroupResource, ObjectRef, PlacementKey
 from farflung.placement.project import Desired
 from farflung.placement.syncer_config import SyncerSpec
 from farflung.placement.types import CopyDestination, Destination, ObservedObject, destinations_of
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 AT_ONCE: Final = 8  #: concurrent requests
 CREATED, CHANGED, DELETED, WITHDRAWN = "created", "changed", "deleted", "beingWithdrawn"
-DEFAULT: Final = Part(NAMESPACES, "", "default")  #: exists in every workspace
+DEFAULT: Final = ObjectRef(NAMESPACES, "", "default")  #: exists in every workspace
 
 
 class PlannedCopy(Result, frozen=True):
@@ -76,7 +76,7 @@ class PlannedDestination(Result, frozen=True):
 class CopyChange:
     """The change of one copy."""
 
-    part: Part
+    ref: ObjectRef
     what: str = ""  #: CREATED, CHANGED, DELETED, WITHDRAWN (already deleted, kept by a syncer's finalizer) or empty
     differences: list[Difference] = field(default_factory=list)
     problem: str = ""  #: why it is not as desired
@@ -84,7 +84,7 @@ class CopyChange:
     anew: bool = False  #: it is created again after the deletion
 
     def result(self) -> PlannedCopy:
-        resource, namespace, name = self.part
+        resource, namespace, name = self.ref
         return PlannedCopy(
             resource.group,
             resource.resource,
@@ -126,7 +126,7 @@ class CopyPlan:
         for resource, objs in zip(resources, lists, strict=True):
             for obj in objs:
                 for world in (self.before, self.after):
-                    world.put_object(cluster, _part(resource, obj), observed_object(resource, obj))
+                    world.put_object(cluster, _ref(resource, obj), observed_object(resource, obj))
         for obj in await self._listed(client, CUSTOMIZERS):
             name = f"{obj['metadata'].get('namespace', '')}/{obj['metadata']['name']}"
             for world in (self.before, self.after):
@@ -161,27 +161,27 @@ class CopyPlan:
             self._documents[key] = document
             self._affected |= self.after.put_destinations(key, destinations)
 
-    def change(self, collection: Collection, obj: Obj, *, deleted: bool) -> Part:
+    def change(self, collection: Collection, obj: Obj, *, deleted: bool) -> ObjectRef:
         resource = GroupResource(collection.group, collection.plural)
-        part = _part(resource, obj)
+        ref = _ref(resource, obj)
         if (collection.group, collection.plural) == (CUSTOMIZERS.group, CUSTOMIZERS.plural):
-            name = f"{part.namespace}/{part.name}"
+            name = f"{ref.namespace}/{ref.name}"
             self._affected |= self.after.put_customizer(self.cluster, name, None if deleted else obj)
         else:
             self._affected |= self.after.put_object(
-                self.cluster, part, None if deleted else observed_object(resource, obj)
+                self.cluster, ref, None if deleted else observed_object(resource, obj)
             )
-        return part
+        return ref
 
-    def goes_to(self, part: Part) -> list[str]:
+    def goes_to(self, ref: ObjectRef) -> list[str]:
         """Mailboxes that get it."""
         engine = self.after.engine
         pairs = ((key, mailbox) for key in self.after.placements for mailbox in engine.destinations(key))
-        return sorted({mailbox for key, mailbox in pairs if engine.is_desired_by(key, mailbox, part)})
+        return sorted({mailbox for key, mailbox in pairs if engine.is_desired_by(key, mailbox, ref)})
 
-    def selected_by(self, part: Part) -> list[str]:
+    def selected_by(self, ref: ObjectRef) -> list[str]:
         """The placements of the workspace that select it or need it, also those without destinations."""
-        return sorted(key.name for key in self.after.engine.holders(part) if key.cluster == self.cluster)
+        return sorted(key.name for key in self.after.engine.holders(ref) if key.cluster == self.cluster)
 
     def count_selected(self, name: str) -> int:
         """The number of objects that a placement selects."""
@@ -205,7 +205,7 @@ class CopyPlan:
             changed,
             deleted,
             withdrawn,
-            [f"{change.part}: {change.problem}" for change in copy_changes if change.problem],
+            [f"{change.ref}: {change.problem}" for change in copy_changes if change.problem],
             syncer_config,
         )
 
@@ -265,7 +265,7 @@ class CopyPlan:
             self._guessed = True
             self.remarks.append(f"mailboxes are not visible; the plan assumes that they are up to date: {error}")
             return
-        kinds = sorted({(copy.mailbox, copy.part.resource, self._version(copy)) for copy in copies})
+        kinds = sorted({(copy.mailbox, copy.ref.resource, self._version(copy)) for copy in copies})
         await asyncio.gather(*(self._read_copies(*one) for one in kinds if one[0] in known and one[2]))
         await self._read_others()
 
@@ -280,7 +280,7 @@ class CopyPlan:
     async def _read_copies(self, mailbox: str, resource: GroupResource, version: str) -> None:
         client = self._server.workspace(f"{self._provider}:{mailbox}")
         for obj in await self._listed(client, Collection(resource.group, version, resource.resource, "")):
-            self._observed[CopyKey(mailbox, _part(resource, obj))] = observed_object(resource, obj)
+            self._observed[CopyKey(mailbox, _ref(resource, obj))] = observed_object(resource, obj)
 
     async def _read_others(self) -> None:
         """Read other workspaces with sources of the same copies."""
@@ -297,7 +297,7 @@ class CopyPlan:
     def _fate(self, copy: CopyKey) -> CopyChange:
         before, after = self.before.desired(copy), self.after.desired(copy)
         observed = self._observed_copy(copy, before)
-        change = CopyChange(copy.part)
+        change = CopyChange(copy.ref)
         if after.problem:
             change.problem = after.problem
         elif observed is not None and observed.ours and not observed.alive:
@@ -305,7 +305,7 @@ class CopyPlan:
         elif after.obj is None:
             if observed is not None and self._would_be_deleted(copy, observed):
                 change.what = DELETED
-        elif self._is_needed(copy) and (copy.part == DEFAULT or (observed is not None and not observed.ours)):
+        elif self._is_needed(copy) and (copy.ref == DEFAULT or (observed is not None and not observed.ours)):
             pass  # it exists already
         elif observed is None:
             change.what = CREATED
@@ -325,37 +325,37 @@ class CopyPlan:
     def _observed_copy(self, copy: CopyKey, before: Desired) -> ObservedObject | None:
         if not self._guessed:
             return self._observed.get(copy)
-        return None if before.obj is None else observed_object(copy.part.resource, before.obj)
+        return None if before.obj is None else observed_object(copy.ref.resource, before.obj)
 
     def _would_be_deleted(self, copy: CopyKey, observed: ObservedObject) -> bool:
         """Whether an undesired copy would be deleted."""
         unknown = observed.placements - self.before.placements
         if not observed.ours or any(key.cluster != self.cluster for key in unknown):
             return False
-        if copy.part.resource != NAMESPACES:
+        if copy.ref.resource != NAMESPACES:
             return True
         inside = (one for one in self._observed.items() if one[0].mailbox == copy.mailbox)
         return not any(
-            other.part.namespace == copy.part.name and not one.ours and not one.system for other, one in inside
+            other.ref.namespace == copy.ref.name and not one.ours and not one.system for other, one in inside
         )
 
     def _hold(self, decided: dict[CopyKey, CopyChange]) -> None:
         """Mark the deletions that the translator would hold with the default limits.  Deletions of sources are not
         held."""
         for key in sorted(self.after.placements):
-            losses: dict[str, set[Part]] = {}
+            losses: dict[str, set[ObjectRef]] = {}
             for copy, change in decided.items():
                 was = self.before.engine.is_desired_by(key, *copy)
-                stays = self.after.get(key.cluster, copy.part) is not None
+                stays = self.after.get(key.cluster, copy.ref) is not None
                 if change.what == DELETED and was and stays:
-                    losses.setdefault(copy.mailbox, set()).add(copy.part)
+                    losses.setdefault(copy.mailbox, set()).add(copy.ref)
             metadata = self._documents[key]["metadata"]
             generation = metadata.get("generation") or 0
             confirmed = guard.is_confirmed(metadata.get("annotations") or {}, generation, len(losses))
             verdict = guard.check_withdrawal(losses, len(self.before.engine.destinations(key)), confirmed=confirmed)
-            for mailbox, parts in verdict.held.items():
-                for part in parts:
-                    decided[CopyKey(mailbox, part)].held = True
+            for mailbox, refs in verdict.held.items():
+                for ref in refs:
+                    decided[CopyKey(mailbox, ref)].held = True
 
 
 def _changes(observed: Obj, before: Obj | None, after: Obj) -> list[Difference]:
@@ -378,9 +378,9 @@ def _marked(observed: Obj) -> Obj:
     return {**bare, "metadata": {**bare["metadata"], "labels": labels}}
 
 
-def _part(resource: GroupResource, obj: Obj) -> Part:
+def _ref(resource: GroupResource, obj: Obj) -> ObjectRef:
     metadata = obj["metadata"]
-    return Part(resource, metadata.get("namespace") or "", metadata["name"])
+    return ObjectRef(resource, metadata.get("namespace") or "", metadata["name"])
 
 
 def _is_of(one: Obj, placement: Obj) -> bool:

@@ -48,7 +48,7 @@ from farflung.inspect.trace_steps import (
     TracedObject,
 )
 from farflung.machinery.errors import Obj
-from farflung.placement.names import THE_ONE, Category, GroupResource, Part, category, cluster_of, is_mailbox_name
+from farflung.placement.names import THE_ONE, Category, GroupResource, ObjectRef, category, cluster_of, is_mailbox_name
 from farflung.placement.types import CopyDestination, parse_placement, previous
 from farflung.syncer.conversion import takes_status
 
@@ -167,20 +167,20 @@ class Tracer:
         self._now = now
         resource = GroupResource(discovered.collection.group, discovered.collection.plural)
         namespace = request.namespace if discovered.namespaced else ""
-        self._part = Part(resource, namespace, request.name)
+        self._ref = ObjectRef(resource, namespace, request.name)
         has_status = "status" in discovered.subresources and takes_status(resource)
-        self._subject = TracedObject(self._part, category(resource) is Category.EDGE, has_status)
+        self._subject = TracedObject(self._ref, category(resource) is Category.EDGE, has_status)
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._remarks: list[str] = []
 
     async def traced(self) -> Trace:
         known = await self._inventory()
         locations = placement_model.locations_of(known.locations) if known else {}
-        sources = TraceSources(self._part, self._collection, locations)
+        sources = TraceSources(self._ref, self._collection, locations)
         cluster = await sources.read(self._hub.workspace)
         facts = await self._facts(sources, cluster, known)
         if sources.object(cluster) is None and not facts:
-            raise InspectError(f"{self._part} not found in the workspace {workspace_name(self._hub)}")
+            raise InspectError(f"{self._ref} not found in the workspace {workspace_name(self._hub)}")
         findings = sorted((trace_steps.find(self._subject, one, self._now) for one in facts), key=lambda one: one.rank)
         placements = sources.placements(cluster)
         conclusion = _conclusion(sources.object(cluster), sources.why_not_placed(cluster), placements, findings)
@@ -188,7 +188,7 @@ class Tracer:
 
     async def machine(self) -> Trace | None:
         """The result in a workspace without placements; None: the object is no machine."""
-        obj = await _read(self._hub.workspace, self._collection, self._part.name, self._part.namespace)
+        obj = await _read(self._hub.workspace, self._collection, self._ref.name, self._ref.namespace)
         conclusion = machine_conclusion(obj) if isinstance(obj, dict) else None
         if not isinstance(obj, dict) or conclusion is None:
             return None
@@ -216,13 +216,13 @@ class Tracer:
         with self._progress(len(asked)):
             reports = await self._reports() if len(asked) >= MANY else None
             found = await asyncio.gather(*(self._read_destination(one, workspaces, reports) for one in asked))
-        kept = [one for one in found if one.placements or cluster in _source_clusters(self._part.resource, one.copy)]
+        kept = [one for one in found if one.placements or cluster in _source_clusters(self._ref.resource, one.copy)]
         await self._read_others(sources, kept, cluster)
         return [
             replace(
                 sources.with_desired_copy(one, cluster),
                 conditions=None if known is None else conditions.get(_target_of(one.mailbox), ()),
-                digest=digest_of(self._part.resource, orjson.dumps(one.copy)) if isinstance(one.copy, dict) else None,
+                digest=digest_of(self._ref.resource, orjson.dumps(one.copy)) if isinstance(one.copy, dict) else None,
             )
             for one in kept
         ]
@@ -284,9 +284,9 @@ class Tracer:
         if workspace is None or (facts.placements and facts.slices is None):
             return replace(facts, workspace=workspace)
         client = self._hub.mailbox(facts.mailbox)
-        part = self._part
+        ref = self._ref
         async with self._turns:
-            copy = await _read(client, self._collection, part.name, part.namespace)
+            copy = await _read(client, self._collection, ref.name, ref.namespace)
             if copy is None and not facts.placements:
                 return facts
             config = (
@@ -301,7 +301,7 @@ class Tracer:
     async def _read_others(self, sources: TraceSources, facts: Iterable[ObservedDestination], cluster: str) -> None:
         """Read other workspaces with sources of the same copy."""
         for other in sorted(
-            {one for some in facts for one in _source_clusters(self._part.resource, some.copy)} - {cluster}
+            {one for some in facts for one in _source_clusters(self._ref.resource, some.copy)} - {cluster}
         ):
             try:
                 await sources.read(self._hub.root.workspace(other), other)
@@ -330,7 +330,7 @@ class Tracer:
         )
 
     def _object(self, obj: Obj | None) -> ObjectState:
-        resource, namespace, name = self._part
+        resource, namespace, name = self._ref
         metadata = (obj or {}).get("metadata") or {}
         return ObjectState(
             workspace_name(self._hub),

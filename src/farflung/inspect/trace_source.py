@@ -28,7 +28,7 @@ from farflung.machines.subjects import POD
 from farflung.placement import names
 from farflung.placement.index import CopyKey
 from farflung.placement.keepers import unit_of
-from farflung.placement.names import DEFINITIONS, NAMESPACES, Category, GroupResource, Part, PlacementKey, category
+from farflung.placement.names import DEFINITIONS, NAMESPACES, Category, GroupResource, ObjectRef, PlacementKey, category
 from farflung.placement.select import WorkloadSelector, parse_workload_selector
 from farflung.placement.types import destinations_of, owners
 
@@ -64,8 +64,8 @@ class _Source:
 class TraceSources:
     """One or several workspaces with sources of the same copy."""
 
-    def __init__(self, part: Part, collection: Collection, locations: Locations) -> None:
-        self._part = part
+    def __init__(self, ref: ObjectRef, collection: Collection, locations: Locations) -> None:
+        self._ref = ref
         self._collection = collection
         self._imagined = PlacementModel(locations)
         self._locations = locations
@@ -76,10 +76,10 @@ class TraceSources:
 
     async def read(self, client: Client, cluster: str = "") -> str:
         """Returns the logical cluster of the workspace, from its objects.  Raises ClientError."""
-        part = self._part
+        ref = self._ref
         obj, namespace, placements, slices = await asyncio.gather(
-            _read(client, self._collection, part.name, part.namespace),
-            _read(client, NAMESPACE_COLLECTION, part.namespace),
+            _read(client, self._collection, ref.name, ref.namespace),
+            _read(client, NAMESPACE_COLLECTION, ref.namespace),
             client.list(EDGE_PLACEMENTS),
             client.list(SINGLE_PLACEMENT_SLICES),
         )
@@ -92,11 +92,11 @@ class TraceSources:
 
     async def _imagine(self, client: Client, cluster: str, source: _Source) -> None:
         if source.namespace is not None:
-            namespace = Part(NAMESPACES, "", self._part.namespace)
+            namespace = ObjectRef(NAMESPACES, "", self._ref.namespace)
             self._imagined.put_object(cluster, namespace, observed_object(NAMESPACES, source.namespace))
         if source.object is not None:
-            found = observed_object(self._part.resource, source.object)
-            self._imagined.put_object(cluster, self._part, found)
+            found = observed_object(self._ref.resource, source.object)
+            self._imagined.put_object(cluster, self._ref, found)
             if found.customizer:
                 space, _, name = found.customizer.partition("/")
                 document = await _read(client, CUSTOMIZERS, name, space)
@@ -119,9 +119,9 @@ class TraceSources:
     def why_not_placed(self, cluster: str) -> str:
         """Why the object is not placed; empty if a placement selects it."""
         source = self._known[cluster]
-        found = self._imagined.get(cluster, self._part)
-        if category(self._part.resource) is Category.NOWHERE:
-            return f"objects of the kind {self._part.resource} are never placed"
+        found = self._imagined.get(cluster, self._ref)
+        if category(self._ref.resource) is Category.NOWHERE:
+            return f"objects of the kind {self._ref.resource} are never placed"
         if found is not None and found.ours:
             return "it is a copy itself"
         if found is not None and found.system:
@@ -148,12 +148,12 @@ class TraceSources:
         source, engine = self._known[cluster], self._imagined.engine
         for name in sorted(source.placements):
             key = PlacementKey(cluster, name)
-            if self._part in engine.selected(key) or self._is_whole(key):
+            if self._ref in engine.selected(key) or self._is_whole(key):
                 yield key, source.placements[name], self._slices_of(cluster, name)
 
     def _is_whole(self, key: PlacementKey) -> bool:
         """Whether it is a namespace that the placement selects with all objects."""
-        return self._part.resource == NAMESPACES and self._part.name in self._imagined.engine.whole_namespaces(key)
+        return self._ref.resource == NAMESPACES and self._ref.name in self._imagined.engine.whole_namespaces(key)
 
     def _slices_of(self, cluster: str, name: str) -> list[Obj]:
         source = self._known[cluster]
@@ -183,17 +183,17 @@ class TraceSources:
 
     def _about(self, problem: FalseCondition) -> FalseCondition:
         """Whether the problem is about the object; problems of copies name them."""
-        concerns = f"{self._part} in " in problem.message or "-mb-" not in problem.message
+        concerns = f"{self._ref} in " in problem.message or "-mb-" not in problem.message
         return msgspec.structs.replace(problem, concerns=concerns)
 
     def _clauses(self, source: _Source, document: Obj, what: WorkloadSelector) -> list[str]:
         """Paths of the fields of a placement that select the object."""
-        part, labels = self._part, _labels(source.object)
-        around, namespaced = _labels(source.namespace), bool(self._part.namespace)
+        ref, labels = self._ref, _labels(source.object)
+        around, namespaced = _labels(source.namespace), bool(self._ref.namespace)
         first = len(what.alternatives) - len((document.get("spec") or {}).get("downsync") or ())
-        found = ["spec.namespaceSelector"] if part.resource == NAMESPACES and what.selects_namespace(labels) else []
+        found = ["spec.namespaceSelector"] if ref.resource == NAMESPACES and what.selects_namespace(labels) else []
         for at, one in enumerate(what.alternatives):
-            if one.fits_kind(part.resource, namespaced=namespaced) and one.fits(part, labels, around):
+            if one.fits_kind(ref.resource, namespaced=namespaced) and one.fits(ref, labels, around):
                 others = "spec.namespaceSelector" if one.selected.whole_namespace else "spec.nonNamespacedObjects"
                 found.append(others if at < first else f"spec.downsync[{at - first}]")
         return list(dict.fromkeys(found))
@@ -214,12 +214,12 @@ class TraceSources:
 
     def with_desired_copy(self, facts: ObservedDestination, cluster: str) -> ObservedDestination:
         """With the desired copy, and the problems that placements report."""
-        copy = CopyKey(facts.mailbox, self._part)
+        copy = CopyKey(facts.mailbox, self._ref)
         wanted = self._imagined.engine.reasons(*copy)
         desired = self._imagined.desired(copy)
-        recorded = recorded_placements(self._part.resource, facts.copy)
+        recorded = recorded_placements(self._ref.resource, facts.copy)
         along = []
-        if self._part.resource in (NAMESPACES, DEFINITIONS) and not facts.placements:
+        if self._ref.resource in (NAMESPACES, DEFINITIONS) and not facts.placements:
             along = sorted(
                 key.name for key in recorded if key.cluster == cluster and key.name in self._known[cluster].placements
             )
@@ -242,7 +242,7 @@ class TraceSources:
         )
 
     def _is_special(self, cluster: str) -> bool:
-        found = self._imagined.get(cluster, self._part)
+        found = self._imagined.get(cluster, self._ref)
         return found is not None and (bool(found.customizer) or found.expands)
 
     def _held(self, keys: Iterable[PlacementKey]) -> str:
@@ -253,7 +253,7 @@ class TraceSources:
 
     def _complaints(self, copy: CopyKey, cluster: str) -> tuple[str, ...]:
         """Problems of this copy in conditions of placements."""
-        heads = tuple(f"{part} in {copy.mailbox}: " for part in (copy.part, unit_of(copy.part)))
+        heads = tuple(f"{ref} in {copy.mailbox}: " for ref in (copy.ref, unit_of(copy.ref)))
         return tuple(
             dict.fromkeys(
                 message.removeprefix(heads[0])

@@ -25,7 +25,7 @@ from farflung.lib.words import count
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 from farflung.placement import project
-from farflung.placement.names import FOREIGN, Part
+from farflung.placement.names import FOREIGN, ObjectRef
 from farflung.placement.project import NOTHING, Desired
 from farflung.placement.syncer_config import moment, parse_heartbeat
 from farflung.placement.types import CopyDestination
@@ -68,13 +68,13 @@ class EdgeReport:
         None  #: (group, resource) → all copies up to this resourceVersion are applied
     )
 
-    def problem(self, part: Part, direction: str) -> ReportedProblem | None:
+    def problem(self, ref: ObjectRef, direction: str) -> ReportedProblem | None:
         """Of the object, or of its whole kind."""
-        (group, resource), namespace, name = part
+        (group, resource), namespace, name = ref
         about = ((group, resource, namespace, name), (group, resource, "", EVERY))
         return next((one for what, way, one in self.problems if what in about and way == direction), None)
 
-    def has_brought(self, part: Part, version: Any, written: datetime | None, now: datetime) -> bool:
+    def has_brought(self, ref: ObjectRef, version: Any, written: datetime | None, now: datetime) -> bool:
         """Whether the current version of a copy without problems is applied at the edge.  `written`: when it was last
         written; None: decide by its resourceVersion only.
 
@@ -82,7 +82,7 @@ class EdgeReport:
         whose last heartbeat is late enough after the write: timestamps have whole seconds, and a report may be older
         than its heartbeat.
         """
-        through = (self.through or {}).get((part.resource.group, part.resource.resource))
+        through = (self.through or {}).get((ref.resource.group, ref.resource.resource))
         if through is None:
             return False
         if 0 < _whole(version) <= through:
@@ -198,7 +198,7 @@ class HiddenObject:
 
 @dataclass(frozen=True, slots=True)
 class TracedObject:
-    part: Part
+    ref: ObjectRef
     is_applied: bool = True  #: it is applied at the edge, not only copied to the mailbox
     has_status: bool = True
 
@@ -431,14 +431,14 @@ def _at_edge(
         advice = "check the cluster and the syncer's connection to it"
         message = f"the syncer does not reach its cluster: {report.unreachable}; {ago}"
         return TraceStep("edge", StepState.STUCK, message, heard, advice)
-    if problem := report.problem(subject.part, "down"):
+    if problem := report.problem(subject.ref, "down"):
         return TraceStep("edge", StepState.STUCK, f"{problem.sentence}; {ago}", heard, problem.advice)
     if _is_terminating(copy):
         since = copy["metadata"]["deletionTimestamp"]
         return TraceStep("edge", _overdue(since, now), f"the syncer has not deleted it yet; {ago}", heard, _LOG)
     version = copy["metadata"].get("resourceVersion")
     written = None if _is_untouched(copy) else moment(written_to(copy))
-    if report.has_brought(subject.part, version, written, now):
+    if report.has_brought(subject.ref, version, written, now):
         return TraceStep("edge", StepState.DONE, f"applied; {ago}", heard)
     pending = f", {count(report.pending, 'change')} pending" if report.pending else ""
     message = f"the syncer has not applied it yet; {ago}{pending}"
@@ -452,7 +452,7 @@ def _status(
     subject: TracedObject, facts: ObservedDestination, copy: Obj, report: EdgeReport | HiddenObject, now: datetime
 ) -> TraceStep:
     digest = facts.digest or Digest()
-    problem = None if isinstance(report, HiddenObject) else report.problem(subject.part, "status")
+    problem = None if isinstance(report, HiddenObject) else report.problem(subject.ref, "status")
     if problem is not None:
         return TraceStep("status", StepState.STUCK, problem.sentence, digest.observed, problem.advice)
     if not digest.reporting:

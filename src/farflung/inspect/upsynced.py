@@ -19,7 +19,7 @@ from farflung.inspect.hub import HubClient, find_resource, get_placement, worksp
 from farflung.inspect.placement_model import destinations_by_mailbox, mailbox_of
 from farflung.inspect.results import InspectError, Result
 from farflung.machinery.errors import Obj
-from farflung.placement.names import GroupResource, Part
+from farflung.placement.names import GroupResource, ObjectRef
 from farflung.placement.select import UpsyncSet, parse_workload_selector
 from farflung.placement.syncer_config import SyncerSpec
 from farflung.placement.types import CopyDestination, Destination, destinations_of, owners
@@ -129,7 +129,7 @@ class UpsyncReader:
         return [
             UpsyncedObject(destination.location, list(destination.others), destination.target, mailbox, one)
             for one in objects
-            if is_upsynced(one) and route.upsyncs(_part(resource, one))
+            if is_upsynced(one) and route.upsyncs(_ref(resource, one))
         ]
 
     async def _listed(self, mailbox: Client, discovered: DiscoveredResource) -> list[Obj]:
@@ -152,8 +152,8 @@ class UpsyncReader:
         return [f"{len(self._hidden)} of {asked} mailboxes are not visible and are ignored: {first}"]
 
 
-def _part(resource: GroupResource, obj: Obj) -> Part:
-    return Part(resource, fields.text(obj, "metadata", "namespace"), fields.name_of(obj))
+def _ref(resource: GroupResource, obj: Obj) -> ObjectRef:
+    return ObjectRef(resource, fields.text(obj, "metadata", "namespace"), fields.name_of(obj))
 
 
 class UpsyncRoute(NamedTuple):
@@ -165,8 +165,8 @@ class UpsyncRoute(NamedTuple):
     def may_upsync(self, resource: GroupResource) -> bool:
         return self.wanted.may_upsync(resource)
 
-    def upsyncs(self, part: Part) -> bool:
-        return self.wanted.upsyncs(*part)
+    def upsyncs(self, ref: ObjectRef) -> bool:
+        return self.wanted.upsyncs(*ref)
 
 
 def has_upsync(placement: Obj) -> bool:

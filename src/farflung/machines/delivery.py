@@ -31,7 +31,7 @@ from farflung.machines.engine.values import SiteKey
 from farflung.machines.rights import SiteRights
 from farflung.machines.subjects import COPY, POD, ObservedSubject, SchedulingSubject
 from farflung.placement.keepers import unit_of
-from farflung.placement.names import PLACING_NOT_ALLOWED, PODS, SEPARATOR, Part, located
+from farflung.placement.names import PLACING_NOT_ALLOWED, PODS, SEPARATOR, ObjectRef, located
 from farflung.placement.types import ApiBinding, Workspace
 from farflung.runtime.cache import CacheChange, Key
 from farflung.runtime.controller import Controller
@@ -180,8 +180,8 @@ class DeliveryController:
         found = self._placement(delivery)
         if found is None or found.problem is None:
             return None
-        part, mailbox = Part(PODS, machine.namespace, machine.name), self._clusters.mailbox_name(site)
-        beginnings = located(part, mailbox), located(unit_of(part), mailbox)
+        ref, mailbox = ObjectRef(PODS, machine.namespace, machine.name), self._clusters.mailbox_name(site)
+        beginnings = located(ref, mailbox), located(unit_of(ref), mailbox)
         messages = found.problem.message.split(SEPARATOR)
         about = next((one for one in messages if one.startswith(beginnings)), "")
         return found.problem._replace(message=about) if about else None

@@ -27,7 +27,7 @@ from farflung.placement.names import (
     PLACING_NOT_ALLOWED,
     PODS,
     THE_ONE,
-    Part,
+    ObjectRef,
 )
 from farflung.runtime.cache import Key
 from farflung.runtime.controller import Controller
@@ -57,7 +57,7 @@ TRANSIENT_REASONS: Final = frozenset(
     }
 )
 UNDECLARED: Final = "field not declared in schema"  #: in the message of a cluster without virtual machines
-ALL_PODS: Final = Part(PODS, "", ANY)
+ALL_PODS: Final = ObjectRef(PODS, "", ANY)
 REFUSED_BY_CLUSTER: Final = "the Cluster refused it"
 #: reasons for which a machine without a copy is bound elsewhere, and why it is evicted
 WITHOUT_COPY: Final[Mapping[str, str]] = {
@@ -67,7 +67,7 @@ WITHOUT_COPY: Final[Mapping[str, str]] = {
     PLACING_NOT_ALLOWED: "its author may not place there",
 }
 
-RefusedParts = Mapping[Part, CopyProblem]
+RefusedParts = Mapping[ObjectRef, CopyProblem]
 
 
 class _LastWrite(NamedTuple):
@@ -142,7 +142,7 @@ def _condition(subject: SchedulingSubject) -> str:
 
 def decode_refusals(document: bytes) -> RefusedParts:
     """Problems of Pods in a syncer's report."""
-    return {part: cause for part, cause in parse_syncer_report(document).refused.items() if part.resource == PODS}
+    return {ref: cause for ref, cause in parse_syncer_report(document).refused.items() if ref.resource == PODS}
 
 
 class DeliveryProblem(NamedTuple):
@@ -222,7 +222,7 @@ class DeliveryStatusWriter:
             return None
         mailbox = self._sources.mailboxes.cluster(site)
         reported = self._sources.configs.cache.get(Key(mailbox, "", THE_ONE)) or {}
-        if cause := reported.get(Part(PODS, key.namespace, key.name)):
+        if cause := reported.get(ObjectRef(PODS, key.namespace, key.name)):
             refused = is_refusal(cause)
             return DeliveryProblem(site, cause.reason, _message(cause, site), refused, refused, REFUSED_BY_CLUSTER)
         if cause := self._sources.deliveries.problem(key, site):

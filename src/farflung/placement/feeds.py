@@ -28,7 +28,7 @@ from farflung.placement.names import (
     DEFINITIONS,
     Category,
     GroupResource,
-    Part,
+    ObjectRef,
     PlacementKey,
     Source,
     category,
@@ -53,7 +53,7 @@ from farflung.runtime.rebuilder import Rebuilder
 
 TICK: Final = 0.01  #: seconds
 PATIENCE: Final = 5  #: failures after which the start no longer waits for the list of a kind
-ObjectListener = Callable[[str, Part, ObservedObject | None], None]
+ObjectListener = Callable[[str, ObjectRef, ObservedObject | None], None]
 
 
 class ObjectFeeds:
@@ -112,8 +112,8 @@ class ObjectFeeds:
 
     def _listener(self, source: Source) -> Callable[[CacheChange[ObservedObject]], None]:
         def listener(change: CacheChange[ObservedObject]) -> None:
-            part = Part(source.resource, change.key.namespace, change.key.name)
-            self._notify(change.key.cluster or source.cluster, part, change.new)
+            ref = ObjectRef(source.resource, change.key.namespace, change.key.name)
+            self._notify(change.key.cluster or source.cluster, ref, change.new)
 
         return listener
 
@@ -279,7 +279,7 @@ class PlacementFeed:
         self.rebuilder.clean.clear()  # until `run` builds the first state
         self._builtin: dict[GroupResource, str] = {}
         self._subscribers: list[Subscriber] = []
-        self._object_listeners: list[Callable[[str, Part, ObservedObject | None], None]] = []
+        self._object_listeners: list[Callable[[str, ObjectRef, ObservedObject | None], None]] = []
         self._listeners: list[tuple[Informer[Any], Callable[[CacheChange[Any]], None]]] = []
         self._group: asyncio.TaskGroup | None = None
         self._started = False
@@ -429,7 +429,8 @@ class PlacementFeed:
             for obj in await root.list(found[resource].collection):
                 seen = parse_object(resource, "", orjson.dumps(obj))
                 own |= {
-                    source.resource for source in kinds_from("root", Part(resource, "", obj["metadata"]["name"]), seen)
+                    source.resource
+                    for source in kinds_from("root", ObjectRef(resource, "", obj["metadata"]["name"]), seen)
                 }
         return {resource: one.collection.version for resource, one in found.items() if resource not in own}
 
@@ -446,17 +447,17 @@ class PlacementFeed:
 
     # --- changes ----------------------------------------------------------------------------------
 
-    def _on_object(self, cluster: str, part: Part, after: ObservedObject | None) -> None:
-        before = self.known.world.get(cluster, part)
-        affected = self.known.on_object(cluster, part, after)
-        copy = CopyKey(self.known.mailbox_of(cluster) or "", part)
+    def _on_object(self, cluster: str, ref: ObjectRef, after: ObservedObject | None) -> None:
+        before = self.known.world.get(cluster, ref)
+        affected = self.known.on_object(cluster, ref, after)
+        copy = CopyKey(self.known.mailbox_of(cluster) or "", ref)
         reports = (
             before is not None and after is not None and before.differs_only_in_status(after) and affected == {copy}
         )
         self._notify(affected, copy if reports or self.feeds.is_assuming else None)
         for listener in self._object_listeners:
-            listener(cluster, part, after)
-        if part.resource in (BINDINGS, DEFINITIONS) and self._started:
+            listener(cluster, ref, after)
+        if ref.resource in (BINDINGS, DEFINITIONS) and self._started:
             self._update_informers()
 
     def _on_source(self, source: Source) -> None:

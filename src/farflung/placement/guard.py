@@ -11,7 +11,7 @@ from farflung.apis.edge.names import CONFIRM_WITHDRAWAL
 
 if TYPE_CHECKING:  # a hub process needs only WithdrawalLimits, and starts without the engine
     from farflung.placement.index import CopyIndex, ObjectIndex, PlacementIndex, ServedKinds
-    from farflung.placement.names import Part, PlacementKey, Source
+    from farflung.placement.names import ObjectRef, PlacementKey, Source
     from farflung.placement.types import Placement
 
 Destination = TypeVar("Destination", bound=Hashable)
@@ -105,20 +105,20 @@ class Withdrawals:
         self._is_undecided = is_undecided
         self._held: set[PlacementKey] = set()  #: as of the last call of `held_changed`
 
-    def update(self, mailbox: str, part: Part, keys: Iterable[PlacementKey]) -> None:
+    def update(self, mailbox: str, ref: ObjectRef, keys: Iterable[PlacementKey]) -> None:
         """Update whether a copy of these placements is being withdrawn."""
-        unwanted = not self._engine.is_desired(mailbox, part)
+        unwanted = not self._engine.is_desired(mailbox, ref)
         for key in keys:
-            lost = unwanted and key in self._placements and not self._was_deleted(key.cluster, part)
-            self._copies.set_lost(key, mailbox, part, lost=lost)
+            lost = unwanted and key in self._placements and not self._was_deleted(key.cluster, ref)
+            self._copies.set_lost(key, mailbox, ref, lost=lost)
 
-    def _was_deleted(self, cluster: str, part: Part) -> bool:
+    def _was_deleted(self, cluster: str, ref: ObjectRef) -> bool:
         """Whether the source was deleted: such a withdrawal is intended.  False if the workspace does not serve the
         kind."""
-        seen = self._world.get(cluster, part)
+        seen = self._world.get(cluster, ref)
         if seen is not None:
             return not seen.alive
-        source = self._offers.source(cluster, part.resource)
+        source = self._offers.source(cluster, ref.resource)
         return source is not None and self._is_listed(source)
 
     def is_held(self, key: PlacementKey) -> bool:
@@ -130,15 +130,15 @@ class Withdrawals:
             return False
         return not is_confirmed(seen.annotations, seen.generation, losing) and not self._is_undecided(key)
 
-    def withdrawal(self, key: PlacementKey) -> Withdrawal[str, Part]:
+    def withdrawal(self, key: PlacementKey) -> Withdrawal[str, ObjectRef]:
         lost, having = self._copies.lost(key), len(self._copies.mailboxes(key))
         return Withdrawal(len(lost), having, lost if self.is_held(key) else {})
 
-    def stays(self, mailbox: str, part: Part, key: PlacementKey) -> bool:
+    def stays(self, mailbox: str, ref: ObjectRef, key: PlacementKey) -> bool:
         """Whether an unwanted copy of this placement is not withdrawn."""
-        if self._was_deleted(key.cluster, part):
+        if self._was_deleted(key.cluster, ref):
             return False
-        return self._is_undecided(key) or (self.is_held(key) and part in self._copies.lost(key).get(mailbox, ()))
+        return self._is_undecided(key) or (self.is_held(key) and ref in self._copies.lost(key).get(mailbox, ()))
 
     def is_confirmation_used_up(self, key: PlacementKey) -> bool:
         """Whether the confirmed withdrawals are complete."""

@@ -15,7 +15,7 @@ from farflung.placement.names import (
     NAMESPACES,
     Category,
     GroupResource,
-    Part,
+    ObjectRef,
     PlacementKey,
     Source,
     category,
@@ -26,51 +26,51 @@ from farflung.placement.types import CopyDestination, ObservedObject
 
 class ObjectIndex:
     def __init__(self) -> None:
-        self._objects: dict[str, dict[Part, ObservedObject]] = {}
-        self._inside: dict[tuple[str, str], set[Part]] = {}  #: (cluster, namespace) → objects
+        self._objects: dict[str, dict[ObjectRef, ObservedObject]] = {}
+        self._inside: dict[tuple[str, str], set[ObjectRef]] = {}  #: (cluster, namespace) → objects
 
-    def get(self, cluster: str, part: Part) -> ObservedObject | None:
-        return self._objects.get(cluster, _NOTHING).get(part)
+    def get(self, cluster: str, ref: ObjectRef) -> ObservedObject | None:
+        return self._objects.get(cluster, _NOTHING).get(ref)
 
-    def parts(self, cluster: str) -> Mapping[Part, ObservedObject]:
+    def refs(self, cluster: str) -> Mapping[ObjectRef, ObservedObject]:
         return self._objects.get(cluster, _NOTHING)
 
-    def inside(self, cluster: str, namespace: str) -> Iterator[Part]:
+    def inside(self, cluster: str, namespace: str) -> Iterator[ObjectRef]:
         yield from self._inside.get((cluster, namespace), ())
 
-    def put(self, cluster: str, part: Part, seen: ObservedObject) -> ObservedObject | None:
+    def put(self, cluster: str, ref: ObjectRef, seen: ObservedObject) -> ObservedObject | None:
         """Returns the previous version."""
         objects = self._objects.setdefault(cluster, {})
-        before = objects.get(part)
-        objects[part] = seen
-        if before is None and part.namespace:
-            self._inside.setdefault((cluster, part.namespace), set()).add(part)
+        before = objects.get(ref)
+        objects[ref] = seen
+        if before is None and ref.namespace:
+            self._inside.setdefault((cluster, ref.namespace), set()).add(ref)
         return before
 
-    def remove(self, cluster: str, part: Part) -> ObservedObject | None:
+    def remove(self, cluster: str, ref: ObjectRef) -> ObservedObject | None:
         """Returns the previous version."""
         objects = self._objects.get(cluster)
-        before = objects.pop(part, None) if objects is not None else None
+        before = objects.pop(ref, None) if objects is not None else None
         if before is None:
             return None
         if not objects:
             del self._objects[cluster]
-        if part.namespace:
-            inside = self._inside[cluster, part.namespace]
-            inside.discard(part)
+        if ref.namespace:
+            inside = self._inside[cluster, ref.namespace]
+            inside.discard(ref)
             if not inside:
-                del self._inside[cluster, part.namespace]
+                del self._inside[cluster, ref.namespace]
         return before
 
 
-_NOTHING: Final[dict[Part, ObservedObject]] = {}
+_NOTHING: Final[dict[ObjectRef, ObservedObject]] = {}
 
 
 class CopyKey(NamedTuple):
     """The key of one object of one mailbox."""
 
     mailbox: str
-    part: Part
+    ref: ObjectRef
 
 
 class ConfigKey(NamedTuple):
@@ -114,17 +114,17 @@ class _Placement:
     def __init__(self) -> None:
         self.workload: WorkloadSelector | None = None  #: None: it does not exist, or is invalid
         self.destinations: Mapping[str, CopyDestination] = {}  #: by mailbox
-        self.selected: dict[Part, Selected] = {}
+        self.selected: dict[ObjectRef, Selected] = {}
         self.whole: set[str] = set()  #: namespaces whose contents are selected as a whole
-        self.needed: Counter[Part] = Counter()  #: the number of objects, or kinds, that need a part to exist
+        self.needed: Counter[ObjectRef] = Counter()  #: the number of objects, or kinds, that need it to exist
         self.resources: Counter[GroupResource] = Counter()  #: of the selected objects
-        self.bindings: dict[GroupResource, Part] = {}  #: which of `needed` serve these kinds
+        self.bindings: dict[GroupResource, ObjectRef] = {}  #: which of `needed` serve these kinds
 
-    def parts(self) -> set[Part]:
+    def refs(self) -> set[ObjectRef]:
         return {*self.selected, *self.needed}
 
 
-def permit_all(mailbox: str, part: Part, key: PlacementKey) -> bool:
+def permit_all(mailbox: str, ref: ObjectRef, key: PlacementKey) -> bool:
     return True
 
 
@@ -133,55 +133,55 @@ class PlacementIndex:
         self,
         world: ObjectIndex,
         offers: ServedKinds,
-        permits: Callable[[str, Part, PlacementKey], bool] = permit_all,
+        permits: Callable[[str, ObjectRef, PlacementKey], bool] = permit_all,
     ) -> None:
         """`world`: all objects, `offers`: the kinds of all workspaces; the caller updates them before it calls
-        `object_changed` or `served_kinds_changed`.  `permits`: whether a placement that selects or needs a part may
+        `object_changed` or `served_kinds_changed`.  `permits`: whether a placement that selects or needs an object may
         have it in a mailbox."""
         self._world = world
         self._offers = offers
         self._permits = permits
         self._placements: dict[PlacementKey, _Placement] = {}
         self._in_cluster: dict[str, set[PlacementKey]] = {}  #: placements of the workspace
-        self._holders: dict[Part, set[PlacementKey]] = {}  #: placements that select or need a part
+        self._holders: dict[ObjectRef, set[PlacementKey]] = {}  #: placements that select or need an object
         self._at: dict[str, set[PlacementKey]] = {}  #: placements with this destination
 
     # --- queries ----------------------------------------------------------------------------------
 
-    def reasons(self, mailbox: str, part: Part) -> list[CopyReason]:
-        """Why a part belongs in a mailbox, sorted; empty: it does not."""
-        return [one for one in self.requests(mailbox, part) if self._permits(mailbox, part, one.placement)]
+    def reasons(self, mailbox: str, ref: ObjectRef) -> list[CopyReason]:
+        """Why an object belongs in a mailbox, sorted; empty: it does not."""
+        return [one for one in self.requests(mailbox, ref) if self._permits(mailbox, ref, one.placement)]
 
-    def requests(self, mailbox: str, part: Part) -> list[CopyReason]:
+    def requests(self, mailbox: str, ref: ObjectRef) -> list[CopyReason]:
         """Likewise, with those that are not permitted."""
         found = []
-        for key in sorted(self._holders.get(part, ())):
+        for key in sorted(self._holders.get(ref, ())):
             placement = self._placements[key]
             destination = placement.destinations.get(mailbox)
             if destination is not None:
-                found.append(CopyReason(key, placement.selected.get(part), destination))
+                found.append(CopyReason(key, placement.selected.get(ref), destination))
         return found
 
-    def is_desired(self, mailbox: str, part: Part) -> bool:
-        """Whether a placement selects or needs a part in a mailbox."""
-        return any(self.is_desired_by(key, mailbox, part) for key in self._holders.get(part, ()))
+    def is_desired(self, mailbox: str, ref: ObjectRef) -> bool:
+        """Whether a placement selects or needs an object in a mailbox."""
+        return any(self.is_desired_by(key, mailbox, ref) for key in self._holders.get(ref, ()))
 
-    def is_desired_by(self, key: PlacementKey, mailbox: str, part: Part) -> bool:
+    def is_desired_by(self, key: PlacementKey, mailbox: str, ref: ObjectRef) -> bool:
         placement = self._placements.get(key)
         return (
             placement is not None
             and mailbox in placement.destinations
-            and key in self._holders.get(part, ())
-            and self._permits(mailbox, part, key)
+            and key in self._holders.get(ref, ())
+            and self._permits(mailbox, ref, key)
         )
 
-    def holders(self, part: Part) -> Iterable[PlacementKey]:
-        """The placements that select or need a part."""
-        return self._holders.get(part, ())
+    def holders(self, ref: ObjectRef) -> Iterable[PlacementKey]:
+        """The placements that select or need an object."""
+        return self._holders.get(ref, ())
 
-    def parts_at(self, mailbox: str) -> set[Part]:
+    def refs_at(self, mailbox: str) -> set[ObjectRef]:
         """All objects that belong in a mailbox."""
-        return {part for key in self._at.get(mailbox, ()) for part in self._placements[key].parts()}
+        return {ref for key in self._at.get(mailbox, ()) for ref in self._placements[key].refs()}
 
     def placements_at(self, mailbox: str) -> list[PlacementKey]:
         return sorted(self._at.get(mailbox, ()))
@@ -194,7 +194,7 @@ class PlacementIndex:
         placement = self._placements.get(key)
         return {} if placement is None else placement.destinations
 
-    def selected(self, key: PlacementKey) -> Mapping[Part, Selected]:
+    def selected(self, key: PlacementKey) -> Mapping[ObjectRef, Selected]:
         placement = self._placements.get(key)
         return {} if placement is None else placement.selected
 
@@ -241,8 +241,8 @@ class PlacementIndex:
                 self._at[mailbox].discard(key)
                 if not self._at[mailbox]:
                     del self._at[mailbox]
-        parts = placement.parts() if moved else set()
-        keys: set[AffectedKey] = {CopyKey(mailbox, part) for mailbox in moved for part in parts}
+        refs = placement.refs() if moved else set()
+        keys: set[AffectedKey] = {CopyKey(mailbox, ref) for mailbox in moved for ref in refs}
         keys |= {ConfigKey(mailbox) for mailbox in moved}
         self._forget(key, placement)
         return keys
@@ -254,31 +254,31 @@ class PlacementIndex:
 
     def _select_all(self, key: PlacementKey, placement: _Placement) -> set[AffectedKey]:
         keys: set[AffectedKey] = set()
-        parts = self._world.parts(key.cluster)
-        for part in [part for part in placement.selected if part not in parts]:
-            keys |= self._select(key, placement, part, None)
-        for part, seen in parts.items():
-            keys |= self._select(key, placement, part, seen)
-        for name in [name for name in placement.whole if Part(NAMESPACES, "", name) not in parts]:
+        refs = self._world.refs(key.cluster)
+        for ref in [ref for ref in placement.selected if ref not in refs]:
+            keys |= self._select(key, placement, ref, None)
+        for ref, seen in refs.items():
+            keys |= self._select(key, placement, ref, seen)
+        for name in [name for name in placement.whole if ObjectRef(NAMESPACES, "", name) not in refs]:
             keys |= self._set_whole(key, placement, name, whole=False)
         return keys
 
     # --- objects ----------------------------------------------------------------------------------
 
     def object_changed(
-        self, cluster: str, part: Part, before: ObservedObject | None, after: ObservedObject | None
+        self, cluster: str, ref: ObjectRef, before: ObservedObject | None, after: ObservedObject | None
     ) -> set[AffectedKey]:
         """`world` has `after` already."""
         keys: set[AffectedKey] = set()
         for key in self._in_cluster.get(cluster, ()):
             placement = self._placements[key]
-            keys |= self._select(key, placement, part, after)
-            if part in placement.selected or part in placement.needed:
-                keys |= _copies(placement, part)
-            if part.resource == DEFINITIONS and part in placement.needed and (before is None) != (after is None):
+            keys |= self._select(key, placement, ref, after)
+            if ref in placement.selected or ref in placement.needed:
+                keys |= _copies(placement, ref)
+            if ref.resource == DEFINITIONS and ref in placement.needed and (before is None) != (after is None):
                 keys |= _configs(placement)
-            if part.resource == NAMESPACES and _labels(before) != _labels(after):
-                for inside in list(self._world.inside(cluster, part.name)):
+            if ref.resource == NAMESPACES and _labels(before) != _labels(after):
+                for inside in list(self._world.inside(cluster, ref.name)):
                     keys |= self._select(key, placement, inside, self._world.get(cluster, inside))
         return keys
 
@@ -292,54 +292,54 @@ class PlacementIndex:
         return keys
 
     def _select(
-        self, key: PlacementKey, placement: _Placement, part: Part, seen: ObservedObject | None
+        self, key: PlacementKey, placement: _Placement, ref: ObjectRef, seen: ObservedObject | None
     ) -> set[AffectedKey]:
-        """Update the selection of one part."""
+        """Update the selection of one object."""
         keys: set[AffectedKey] = set()
-        if part.resource == NAMESPACES:
+        if ref.resource == NAMESPACES:
             labels = _labels(seen)
             workload = placement.workload
             whole = workload is not None and labels is not None and workload.selects_namespace(labels)
-            keys |= self._set_whole(key, placement, part.name, whole=whole)
-        before, after = placement.selected.get(part), self._chosen(key, placement, part, seen)
+            keys |= self._set_whole(key, placement, ref.name, whole=whole)
+        before, after = placement.selected.get(ref), self._chosen(key, placement, ref, seen)
         if before == after:
             return keys
         if after is None:
-            del placement.selected[part]
+            del placement.selected[ref]
         else:
-            placement.selected[part] = after
-        keys |= _copies(placement, part)
+            placement.selected[ref] = after
+        keys |= _copies(placement, ref)
         if not (_is_unlisted(before) and _is_unlisted(after)):
             keys |= _configs(placement)
-        self._hold(key, placement, part)
+        self._hold(key, placement, ref)
         if (before is None) != (after is None):
             more = 1 if before is None else -1
-            for needed in _needs(part):
+            for needed in _needs(ref):
                 keys |= self._need(key, placement, needed, more)
-            placement.resources[part.resource] += more
-            if not placement.resources[part.resource]:
-                del placement.resources[part.resource]
-            keys |= self._bind(key, placement, part.resource)
+            placement.resources[ref.resource] += more
+            if not placement.resources[ref.resource]:
+                del placement.resources[ref.resource]
+            keys |= self._bind(key, placement, ref.resource)
             keys.add(SelectionKey(key))
         return keys
 
     def _chosen(
-        self, key: PlacementKey, placement: _Placement, part: Part, seen: ObservedObject | None
+        self, key: PlacementKey, placement: _Placement, ref: ObjectRef, seen: ObservedObject | None
     ) -> Selected | None:
         """None also for objects that are deleted, terminating, copies, system objects, or of a kind that is not
         copied."""
         if placement.workload is None or seen is None or not seen.alive or seen.ours or seen.system:
             return None
-        if category(part.resource) is Category.NOWHERE:
+        if category(ref.resource) is Category.NOWHERE:
             return None
-        namespace = self._world.get(key.cluster, Part(NAMESPACES, "", part.namespace)) if part.namespace else None
-        return placement.workload.selects(part, seen.labels, _labels(namespace))
+        namespace = self._world.get(key.cluster, ObjectRef(NAMESPACES, "", ref.namespace)) if ref.namespace else None
+        return placement.workload.selects(ref, seen.labels, _labels(namespace))
 
     def _set_whole(self, key: PlacementKey, placement: _Placement, name: str, *, whole: bool) -> set[AffectedKey]:
         if whole == (name in placement.whole):
             return set()
         (placement.whole.add if whole else placement.whole.discard)(name)
-        return self._need(key, placement, Part(NAMESPACES, "", name), 1 if whole else -1) | _configs(placement)
+        return self._need(key, placement, ObjectRef(NAMESPACES, "", name), 1 if whole else -1) | _configs(placement)
 
     def _bind(self, key: PlacementKey, placement: _Placement, resource: GroupResource) -> set[AffectedKey]:
         """Need the binding of a kind of the selected objects."""
@@ -352,22 +352,22 @@ class PlacementIndex:
         keys = self._need(key, placement, after, 1) if after is not None else set()
         return keys | self._need(key, placement, before, -1) if before is not None else keys
 
-    def _need(self, key: PlacementKey, placement: _Placement, part: Part, more: int) -> set[AffectedKey]:
-        placement.needed[part] += more
-        if placement.needed[part] == 0:
-            del placement.needed[part]
-        elif placement.needed[part] > 1 or more < 0:
+    def _need(self, key: PlacementKey, placement: _Placement, ref: ObjectRef, more: int) -> set[AffectedKey]:
+        placement.needed[ref] += more
+        if placement.needed[ref] == 0:
+            del placement.needed[ref]
+        elif placement.needed[ref] > 1 or more < 0:
             return set()
-        self._hold(key, placement, part)
-        return _copies(placement, part) | (_configs(placement) if part.resource == DEFINITIONS else set())
+        self._hold(key, placement, ref)
+        return _copies(placement, ref) | (_configs(placement) if ref.resource == DEFINITIONS else set())
 
-    def _hold(self, key: PlacementKey, placement: _Placement, part: Part) -> None:
-        if part in placement.selected or part in placement.needed:
-            self._holders.setdefault(part, set()).add(key)
-        elif part in self._holders:
-            self._holders[part].discard(key)
-            if not self._holders[part]:
-                del self._holders[part]
+    def _hold(self, key: PlacementKey, placement: _Placement, ref: ObjectRef) -> None:
+        if ref in placement.selected or ref in placement.needed:
+            self._holders.setdefault(ref, set()).add(key)
+        elif ref in self._holders:
+            self._holders[ref].discard(key)
+            if not self._holders[ref]:
+                del self._holders[ref]
 
 
 def _labels(seen: ObservedObject | None) -> Mapping[str, str] | None:
@@ -376,20 +376,20 @@ def _labels(seen: ObservedObject | None) -> Mapping[str, str] | None:
 
 
 def _is_unlisted(selected: Selected | None) -> bool:
-    """Whether the SyncerConfig does not list the part: it is not selected, or with its whole namespace."""
+    """Whether the SyncerConfig does not list the object: it is not selected, or with its whole namespace."""
     return selected is None or selected.whole_namespace
 
 
-def _needs(part: Part) -> Iterator[Part]:
+def _needs(ref: ObjectRef) -> Iterator[ObjectRef]:
     """Objects that must exist first.  The definition may not exist."""
-    if part.namespace:
-        yield Part(NAMESPACES, "", part.namespace)
-    if "." in part.resource.group:
-        yield Part(DEFINITIONS, "", f"{part.resource.resource}.{part.resource.group}")
+    if ref.namespace:
+        yield ObjectRef(NAMESPACES, "", ref.namespace)
+    if "." in ref.resource.group:
+        yield ObjectRef(DEFINITIONS, "", f"{ref.resource.resource}.{ref.resource.group}")
 
 
-def _copies(placement: _Placement, part: Part) -> set[AffectedKey]:
-    return {CopyKey(mailbox, part) for mailbox in placement.destinations}
+def _copies(placement: _Placement, ref: ObjectRef) -> set[AffectedKey]:
+    return {CopyKey(mailbox, ref) for mailbox in placement.destinations}
 
 
 def _configs(placement: _Placement) -> set[AffectedKey]:
@@ -465,7 +465,7 @@ class ServedKinds:
 
     def __init__(self, builtin: Mapping[GroupResource, str]) -> None:
         self._builtin = {resource: Source(resource, version) for resource, version in builtin.items()}
-        self._of: dict[str, dict[Part, frozenset[Source]]] = {}  #: cluster → binding or definition → its kinds
+        self._of: dict[str, dict[ObjectRef, frozenset[Source]]] = {}  #: cluster → binding or definition → its kinds
         self._found: dict[str, dict[GroupResource, Source]] = {}  #: the same by kind
 
     def builtin(self) -> Iterable[Source]:
@@ -483,46 +483,46 @@ class ServedKinds:
         """The kinds of its bindings and definitions."""
         return self._found.get(cluster, _NO_SOURCES).values()
 
-    def served_by(self, cluster: str, part: Part) -> frozenset[Source]:
+    def served_by(self, cluster: str, ref: ObjectRef) -> frozenset[Source]:
         """The kinds of one binding or definition."""
-        return self._of.get(cluster, {}).get(part, frozenset())
+        return self._of.get(cluster, {}).get(ref, frozenset())
 
-    def serving(self, cluster: str, resource: GroupResource) -> Iterator[Part]:
+    def serving(self, cluster: str, resource: GroupResource) -> Iterator[ObjectRef]:
         """The bindings and definitions that serve a kind."""
-        for part, served in self._of.get(cluster, {}).items():
+        for ref, served in self._of.get(cluster, {}).items():
             if any(source.resource == resource for source in served):
-                yield part
+                yield ref
 
-    def binding(self, cluster: str, resource: GroupResource) -> Part | None:
+    def binding(self, cluster: str, resource: GroupResource) -> ObjectRef | None:
         """The binding that serves a kind; None for kinds of definitions and of all workspaces."""
         if resource in self._builtin:
             return None
-        return min((part for part in self.serving(cluster, resource) if part.resource == BINDINGS), default=None)
+        return min((ref for ref in self.serving(cluster, resource) if ref.resource == BINDINGS), default=None)
 
-    def changed(self, cluster: str, part: Part, seen: ObservedObject | None) -> bool:
+    def changed(self, cluster: str, ref: ObjectRef, seen: ObservedObject | None) -> bool:
         """Apply a change of a binding or a definition.  Whether it changes the served kinds."""
-        served = frozenset[Source]() if seen is None else kinds_from(cluster, part, seen)
-        if served == self.served_by(cluster, part):
+        served = frozenset[Source]() if seen is None else kinds_from(cluster, ref, seen)
+        if served == self.served_by(cluster, ref):
             return False
-        by_part = self._of.setdefault(cluster, {})
+        by_ref = self._of.setdefault(cluster, {})
         if served:
-            by_part[part] = served
+            by_ref[ref] = served
         else:
-            del by_part[part]
+            del by_ref[ref]
         self._found[cluster] = {
             source.resource: source
-            for source in sorted({one for sources in by_part.values() for one in sources}, reverse=True)
+            for source in sorted({one for sources in by_ref.values() for one in sources}, reverse=True)
         }
-        if not by_part:
+        if not by_ref:
             del self._of[cluster], self._found[cluster]
         return True
 
 
-def kinds_from(cluster: str, part: Part, seen: ObservedObject) -> frozenset[Source]:
+def kinds_from(cluster: str, ref: ObjectRef, seen: ObservedObject) -> frozenset[Source]:
     try:
-        if part.resource == BINDINGS:
+        if ref.resource == BINDINGS:
             return frozenset(_bound(_binding.decode(seen.document)))
-        if part.resource == DEFINITIONS:
+        if ref.resource == DEFINITIONS:
             return frozenset(_defined(cluster, _definition.decode(seen.document)))
     except msgspec.ValidationError:
         pass  # an invalid object serves nothing
@@ -547,10 +547,10 @@ def _defined(cluster: str, definition: _Definition) -> Iterator[Source]:
         yield Source(resource, served[0][1], "", cluster)
 
 
-def pending_since(part: Part, seen: ObservedObject) -> datetime | None:
+def pending_since(ref: ObjectRef, seen: ObservedObject) -> datetime | None:
     """The creation of a binding or definition that may still serve its kinds; None: it does, or was refused."""
     try:
-        pending = _is_unbound(seen.document) if part.resource == BINDINGS else _is_unestablished(seen.document)
+        pending = _is_unbound(seen.document) if ref.resource == BINDINGS else _is_unestablished(seen.document)
         return _made.decode(seen.document).metadata.creation_timestamp if pending else None
     except msgspec.ValidationError:
         return None
@@ -567,7 +567,7 @@ def _is_unestablished(document: bytes) -> bool:
     return conditions.get("Established") != "True" and conditions.get("NamesAccepted") != "False"
 
 
-Parts = dict[str, set[Part]]  #: by mailbox; none of the sets is empty
+Parts = dict[str, set[ObjectRef]]  #: by mailbox; none of the sets is empty
 _NONE: Final[Parts] = {}
 
 
@@ -576,24 +576,24 @@ class CopyIndex:
         self._made: dict[PlacementKey, Parts] = {}
         self._lost: dict[PlacementKey, Parts] = {}
 
-    def put(self, mailbox: str, part: Part, before: Set[PlacementKey], after: Set[PlacementKey]) -> None:
+    def put(self, mailbox: str, ref: ObjectRef, before: Set[PlacementKey], after: Set[PlacementKey]) -> None:
         """Set the placements of a copy."""
         for key in before - after:
-            _discard(self._made, key, mailbox, part)
-            _discard(self._lost, key, mailbox, part)
+            _discard(self._made, key, mailbox, ref)
+            _discard(self._lost, key, mailbox, ref)
         for key in after - before:
-            self._made.setdefault(key, {}).setdefault(mailbox, set()).add(part)
+            self._made.setdefault(key, {}).setdefault(mailbox, set()).add(ref)
 
-    def set_lost(self, key: PlacementKey, mailbox: str, part: Part, *, lost: bool) -> None:
+    def set_lost(self, key: PlacementKey, mailbox: str, ref: ObjectRef, *, lost: bool) -> None:
         """Set whether the copy is withdrawn unless it is held."""
         if lost:
-            self._lost.setdefault(key, {}).setdefault(mailbox, set()).add(part)
+            self._lost.setdefault(key, {}).setdefault(mailbox, set()).add(ref)
         else:
-            _discard(self._lost, key, mailbox, part)
+            _discard(self._lost, key, mailbox, ref)
 
     def forget_mailbox(self, mailbox: str) -> set[PlacementKey]:
         """Remove a deleted mailbox.  Returns the placements that had copies there."""
-        concerned = {key for key, parts in self._made.items() if mailbox in parts}
+        concerned = {key for key, refs in self._made.items() if mailbox in refs}
         for relation in (self._made, self._lost):
             for key in concerned & relation.keys():
                 relation[key].pop(mailbox, None)
@@ -601,29 +601,29 @@ class CopyIndex:
                     del relation[key]
         return concerned
 
-    def made(self, key: PlacementKey) -> Iterator[tuple[str, Part]]:
-        for mailbox, parts in self._made.get(key, _NONE).items():
-            for part in parts:
-                yield mailbox, part
+    def made(self, key: PlacementKey) -> Iterator[tuple[str, ObjectRef]]:
+        for mailbox, refs in self._made.get(key, _NONE).items():
+            for ref in refs:
+                yield mailbox, ref
 
     def mailboxes(self, key: PlacementKey) -> Set[str]:
         """Mailboxes with copies of a placement."""
         return self._made.get(key, _NONE).keys()
 
-    def having(self, key: PlacementKey, part: Part) -> list[str]:
-        """Mailboxes with a copy of this part for a placement."""
-        return [mailbox for mailbox, parts in self._made.get(key, _NONE).items() if part in parts]
+    def having(self, key: PlacementKey, ref: ObjectRef) -> list[str]:
+        """Mailboxes with a copy of this object for a placement."""
+        return [mailbox for mailbox, refs in self._made.get(key, _NONE).items() if ref in refs]
 
-    def lost(self, key: PlacementKey) -> Mapping[str, Set[Part]]:
+    def lost(self, key: PlacementKey) -> Mapping[str, Set[ObjectRef]]:
         return self._lost.get(key, _NONE)
 
 
-def _discard(relation: dict[PlacementKey, Parts], key: PlacementKey, mailbox: str, part: Part) -> None:
-    parts = relation.get(key, _NONE)
-    if part not in parts.get(mailbox, ()):
+def _discard(relation: dict[PlacementKey, Parts], key: PlacementKey, mailbox: str, ref: ObjectRef) -> None:
+    refs = relation.get(key, _NONE)
+    if ref not in refs.get(mailbox, ()):
         return
-    parts[mailbox].discard(part)
-    if not parts[mailbox]:
-        del parts[mailbox]
-    if not parts:
+    refs[mailbox].discard(ref)
+    if not refs[mailbox]:
+        del refs[mailbox]
+    if not refs:
         del relation[key]

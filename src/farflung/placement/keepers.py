@@ -27,7 +27,7 @@ from farflung.placement.names import (
     NAMESPACES,
     PODS,
     GroupResource,
-    Part,
+    ObjectRef,
     PlacementKey,
 )
 from farflung.placement.project import content_hash
@@ -79,9 +79,9 @@ def family_of(cluster: str, parent: str) -> str:
     return parent or f"{ALONE}{cluster}"
 
 
-def unit_of(part: Part) -> Part:
+def unit_of(ref: ObjectRef) -> ObjectRef:
     """What is kept as a whole: the namespace, or the cluster-scoped object."""
-    return Part(NAMESPACES, "", part.namespace) if part.namespace else part
+    return ObjectRef(NAMESPACES, "", ref.namespace) if ref.namespace else ref
 
 
 def is_delivery(key: PlacementKey) -> bool:
@@ -89,7 +89,7 @@ def is_delivery(key: PlacementKey) -> bool:
     return key.name.startswith(DELIVERY_PREFIX)
 
 
-def is_reserved_for_syncers(unit: Part) -> bool:
+def is_reserved_for_syncers(unit: ObjectRef) -> bool:
     return unit.name == SYNCERS or unit.name.startswith(f"{SYNCERS}-")
 
 
@@ -120,11 +120,11 @@ class Keepers:
         self._mailboxes = mailboxes
         self._family: dict[str, str] = {}  #: by cluster
         self._observed: dict[
-            str, dict[Part, Counter[str]]
+            str, dict[ObjectRef, Counter[str]]
         ] = {}  #: families of copies, by cluster of a mailbox and unit
-        self._marks: dict[str, dict[Part, tuple[str, ...]]] = {}  #: families of each copy, by cluster of a mailbox
-        self._writing: Counter[tuple[str, Part]] = Counter()  #: creations in flight, by mailbox and unit
-        self._claims: dict[tuple[str, Part], str] = {}  #: the families that began to create something, likewise
+        self._marks: dict[str, dict[ObjectRef, tuple[str, ...]]] = {}  #: families of each copy, by cluster of a mailbox
+        self._writing: Counter[tuple[str, ObjectRef]] = Counter()  #: creations in flight, by mailbox and unit
+        self._claims: dict[tuple[str, ObjectRef], str] = {}  #: the families that began to create something, likewise
         self._contested: dict[str, bool] = {}  #: results of `is_contested`
 
     # --- families ---------------------------------------------------------------------------------
@@ -168,19 +168,19 @@ class Keepers:
 
     # --- copies -----------------------------------------------------------------------------------
 
-    def on_copy(self, mailbox: str, part: Part, after: ObservedObject | None) -> bool:
+    def on_copy(self, mailbox: str, ref: ObjectRef, after: ObservedObject | None) -> bool:
         """A copy changed.  Whether the keeper of its unit may have changed."""
         cluster, now = self._mailboxes[mailbox], self._families_of(after)
         marks = self._marks.setdefault(cluster, {})
-        left = marks.pop(part, ())
+        left = marks.pop(ref, ())
         if not now and after is not None and after.ours:
             now = left  # another client removed them
         if now:
-            marks[part] = now
+            marks[ref] = now
         if left == now:
             return False
         units = self._observed.setdefault(cluster, {})
-        counts = units.setdefault(unit_of(part), Counter())
+        counts = units.setdefault(unit_of(ref), Counter())
         families = set(counts)
         counts.update(now)
         counts.subtract(left)
@@ -188,7 +188,7 @@ class Keepers:
             del counts[family]
         changed = set(counts) != families
         if not counts:
-            del units[unit_of(part)]
+            del units[unit_of(ref)]
         if changed:
             self._contested.pop(mailbox, None)
         return changed
@@ -206,16 +206,16 @@ class Keepers:
 
     # --- decisions --------------------------------------------------------------------------------
 
-    def permits(self, mailbox: str, part: Part, key: PlacementKey) -> bool:
-        """Whether the family of a placement that selects or needs this part may have it in a mailbox.  False while the
+    def permits(self, mailbox: str, ref: ObjectRef, key: PlacementKey) -> bool:
+        """Whether the family of a placement that selects or needs an object may have it in a mailbox.  False while the
         family is not known."""
         family = self._family.get(key.cluster)
-        return family is not None and not self._problem(mailbox, part, key, family)
+        return family is not None and not self._problem(mailbox, ref, key, family)
 
-    def refusal(self, mailbox: str, part: Part, key: PlacementKey) -> str:
+    def refusal(self, mailbox: str, ref: ObjectRef, key: PlacementKey) -> str:
         """A reason of REASONS; empty if it is permitted or not decided yet."""
         family = self._family.get(key.cluster)
-        return "" if family is None else self._problem(mailbox, part, key, family)
+        return "" if family is None else self._problem(mailbox, ref, key, family)
 
     def kept_namespaces(self, mailbox: str, key: PlacementKey) -> set[str]:
         """Those with copies of the family of a placement."""
@@ -223,34 +223,34 @@ class Keepers:
         found = [unit for unit in units if unit.resource == NAMESPACES]
         return {unit.name for unit in found if self.keeper(mailbox, unit) == self._family.get(key.cluster)}
 
-    def _problem(self, mailbox: str, part: Part, key: PlacementKey, family: str) -> str:
-        problem = self._family_problem(mailbox, part, key, family)
-        return problem or (NAME_IN_USE if part.resource == PODS and self._has_namesake(mailbox, part, key) else "")
+    def _problem(self, mailbox: str, ref: ObjectRef, key: PlacementKey, family: str) -> str:
+        problem = self._family_problem(mailbox, ref, key, family)
+        return problem or (NAME_IN_USE if ref.resource == PODS and self._has_namesake(mailbox, ref, key) else "")
 
-    def _has_namesake(self, mailbox: str, part: Part, key: PlacementKey) -> bool:
+    def _has_namesake(self, mailbox: str, ref: ObjectRef, key: PlacementKey) -> bool:
         """Whether the name is that of a machine of another workspace: of the one with the copy, else of the oldest."""
-        copy = self._world.get(self._mailboxes.get(mailbox, ""), part)
+        copy = self._world.get(self._mailboxes.get(mailbox, ""), ref)
         made_for = copy.placements if copy is not None and copy.ours else frozenset()
-        others = [one for one in self._engine.holders(part) if mailbox in self._engine.destinations(one)]
+        others = [one for one in self._engine.holders(ref) if mailbox in self._engine.destinations(one)]
         if not any(is_delivery(one) for one in (*others, *made_for)):
             return False
         permitted = [
             one
             for one in others
-            if (family := self._family.get(one.cluster)) and not self._family_problem(mailbox, part, one, family)
+            if (family := self._family.get(one.cluster)) and not self._family_problem(mailbox, ref, one, family)
         ]
         workspaces = {one.cluster for one in made_for or permitted}
-        return min(workspaces, key=lambda one: self._source_age(one, part), default=key.cluster) != key.cluster
+        return min(workspaces, key=lambda one: self._source_age(one, ref), default=key.cluster) != key.cluster
 
-    def _source_age(self, cluster: str, part: Part) -> tuple[str, str]:
-        seen = self._world.get(cluster, part)
+    def _source_age(self, cluster: str, ref: ObjectRef) -> tuple[str, str]:
+        seen = self._world.get(cluster, ref)
         metadata = {} if seen is None else orjson.loads(seen.document)["metadata"]
         return metadata.get("creationTimestamp", "~"), metadata.get("uid", "")
 
-    def _family_problem(self, mailbox: str, part: Part, key: PlacementKey, family: str) -> str:
-        if self._is_of_another_export(mailbox, part.resource, key.cluster):
+    def _family_problem(self, mailbox: str, ref: ObjectRef, key: PlacementKey, family: str) -> str:
+        if self._is_of_another_export(mailbox, ref.resource, key.cluster):
             return KIND_IN_USE
-        unit = unit_of(part)
+        unit = unit_of(ref)
         if self._is_reserved(mailbox, unit, key):
             return NAMESPACE_RESERVED
         if not self.is_contested(mailbox):
@@ -269,7 +269,7 @@ class Keepers:
         here = self._offers.source(source, resource)
         return there is not None and here is not None and there.identity != here.identity
 
-    def _is_reserved(self, mailbox: str, unit: Part, key: PlacementKey) -> bool:
+    def _is_reserved(self, mailbox: str, unit: ObjectRef, key: PlacementKey) -> bool:
         if is_reserved_for_syncers(unit):
             return True
         return (
@@ -278,7 +278,7 @@ class Keepers:
             and not self._is_allowed(mailbox, key, ALLOW_SYSTEM_NAMESPACES)
         )
 
-    def keeper(self, mailbox: str, unit: Part) -> str:
+    def keeper(self, mailbox: str, unit: ObjectRef) -> str:
         """The family that keeps a unit: the one with copies there, else the one that is about to write, else the one
         with the oldest EdgePlacement.  Empty: none."""
         counts = self._observed.get(self._mailboxes.get(mailbox, ""), {}).get(unit)
@@ -292,17 +292,17 @@ class Keepers:
         first = min((one for one in holders if one.cluster in self._family), key=self._age, default=None)
         return "" if first is None else self._family[first.cluster]
 
-    def _oldest_copy(self, mailbox: str, unit: Part, counts: Counter[str]) -> str:
+    def _oldest_copy(self, mailbox: str, unit: ObjectRef, counts: Counter[str]) -> str:
         """Only after sharing was allowed, or by copies of an earlier version."""
         cluster = self._mailboxes[mailbox]
         inside = self._world.inside(cluster, unit.name) if unit.resource == NAMESPACES else ()
-        copies = [seen for part in (unit, *inside) if (seen := self._world.get(cluster, part)) and seen.ours]
+        copies = [seen for ref in (unit, *inside) if (seen := self._world.get(cluster, ref)) and seen.ours]
         oldest = min(copies, key=lambda seen: (not self._families_of(seen), seen.created, seen.uid))
         families = set(self._families_of(oldest)) & counts.keys()
         holders = [key for key in self._holders(mailbox, unit) if self._family.get(key.cluster) in families]
         return self._family[min(holders, key=self._age).cluster] if holders else min(families or counts)
 
-    def _holders(self, mailbox: str, unit: Part) -> Iterator[PlacementKey]:
+    def _holders(self, mailbox: str, unit: ObjectRef) -> Iterator[PlacementKey]:
         """The placements that select or need something of a unit in a mailbox."""
         for key in self._engine.holders(unit):
             has_source = unit.resource not in SHARED_KINDS or self._source(key, unit) is not None
@@ -315,7 +315,7 @@ class Keepers:
 
     # --- sharing ----------------------------------------------------------------------------------
 
-    def _is_shared(self, mailbox: str, unit: Part, key: PlacementKey, keeper: str) -> bool:
+    def _is_shared(self, mailbox: str, unit: ObjectRef, key: PlacementKey, keeper: str) -> bool:
         """Whether the owner of the Locations, through which this placement and those of the keeper reach the mailbox,
         allows sharing."""
         if not self._is_allowed(mailbox, key, ALLOW_SHARING):
@@ -332,7 +332,7 @@ class Keepers:
             allows(self._locations.get((destination.cluster, name)), annotation) for name in destination.locations
         )
 
-    def _agrees(self, mailbox: str, unit: Part, key: PlacementKey, keeper: str) -> bool:
+    def _agrees(self, mailbox: str, unit: ObjectRef, key: PlacementKey, keeper: str) -> bool:
         """Whether the source of a placement has the content of the copy, or of the keeper's source.  True without a
         source."""
         source = self._source(key, unit)
@@ -347,16 +347,16 @@ class Keepers:
     def _of(self, key: PlacementKey) -> str | None:
         return self._family.get(key.cluster)
 
-    def _source(self, key: PlacementKey, unit: Part) -> ObservedObject | None:
+    def _source(self, key: PlacementKey, unit: ObjectRef) -> ObservedObject | None:
         seen = self._world.get(key.cluster, unit)
         return seen if seen is not None and seen.alive and not seen.ours else None
 
     # --- writes -----------------------------------------------------------------------------------
 
-    def begin_creation(self, mailbox: str, part: Part, placements: Iterable[PlacementKey]) -> bool:
+    def begin_creation(self, mailbox: str, ref: ObjectRef, placements: Iterable[PlacementKey]) -> bool:
         """Keep the unit of a new copy for its family until `end_creation`.  False if another family keeps it by now."""
-        unit, keys = unit_of(part), sorted(placements)
-        if not all(self.permits(mailbox, part, key) for key in keys):
+        unit, keys = unit_of(ref), sorted(placements)
+        if not all(self.permits(mailbox, ref, key) for key in keys):
             return False
         self._claims[mailbox, unit] = (
             self.keeper(mailbox, unit) if self.is_contested(mailbox) else self._family[keys[0].cluster]
@@ -364,9 +364,9 @@ class Keepers:
         self._writing[mailbox, unit] += 1
         return True
 
-    def end_creation(self, mailbox: str, part: Part) -> bool:
+    def end_creation(self, mailbox: str, ref: ObjectRef) -> bool:
         """Whether the unit has no keeper for the moment, so that other families may have it."""
-        unit = unit_of(part)
+        unit = unit_of(ref)
         self._writing[mailbox, unit] -= 1
         if self._writing[mailbox, unit]:
             return False

@@ -30,7 +30,7 @@ class GroupResource(NamedTuple):
         return f"{self.resource}.{self.group}" if self.group else self.resource
 
 
-class Part(NamedTuple):
+class ObjectRef(NamedTuple):
     """The name of an object within its workspace."""
 
     resource: GroupResource
@@ -240,9 +240,9 @@ CUSTOMIZATION_INCOMPLETE: Final = "CustomizationIncomplete"  #: the object is co
 SEPARATOR: Final = "; "  #: between the problems in a condition
 
 
-def located(part: Part, mailbox: str) -> str:
+def located(ref: ObjectRef, mailbox: str) -> str:
     """The beginning of each message about a copy in the condition of its EdgePlacement."""
-    return f"{part} in {mailbox}: "
+    return f"{ref} in {mailbox}: "
 
 
 REASONS: Final = (

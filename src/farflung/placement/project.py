@@ -26,7 +26,7 @@ from farflung.machinery.errors import Obj
 from farflung.machinery.fields.sets import Fields, has, path
 from farflung.machinery.names import version_order
 from farflung.placement.customize import Customized, Customizer, customized, expands, parameters_of, reference_of
-from farflung.placement.names import NAMESPACES, Part, PlacementKey, Source
+from farflung.placement.names import NAMESPACES, ObjectRef, PlacementKey, Source
 from farflung.placement.types import YES, CopyDestination, Location, ObservedObject, Projection, projection_of
 
 if TYPE_CHECKING:  # a syncer needs no placement engine
@@ -696,14 +696,14 @@ class Desired(NamedTuple):
 NOTHING: Final = Desired(None)
 
 
-def contributing_clusters(part: Part, wanted: Iterable[CopyReason], kept: Iterable[PlacementKey]) -> list[str]:
+def contributing_clusters(ref: ObjectRef, wanted: Iterable[CopyReason], kept: Iterable[PlacementKey]) -> list[str]:
     """The clusters whose objects are merged into the copy, sorted.  A namespace that is only needed is not merged."""
-    chosen = {one.placement.cluster for one in wanted if one.selected is not None or part.resource != NAMESPACES}
-    return sorted(chosen | {key.cluster for key in kept if part.resource != NAMESPACES})
+    chosen = {one.placement.cluster for one in wanted if one.selected is not None or ref.resource != NAMESPACES}
+    return sorted(chosen | {key.cluster for key in kept if ref.resource != NAMESPACES})
 
 
 def desired(
-    part: Part,
+    ref: ObjectRef,
     wanted: Sequence[CopyReason],
     sources: Sequence[SourceObject],
     customizer_of: Callable[[str], CustomizerOf],
@@ -717,8 +717,8 @@ def desired(
         return NOTHING
     marks = sorted({str(one.placement) for one in wanted} | {str(key) for key in kept})
     chosen = [one for one in wanted if one.selected is not None]
-    if part.resource == NAMESPACES and not chosen:
-        return Desired(projected(bare_namespace(part.name), sources=marks, families=families))
+    if ref.resource == NAMESPACES and not chosen:
+        return Desired(projected(bare_namespace(ref.name), sources=marks, families=families))
     result = merged(sources)
     if result.obj is None:
         return NOTHING
@@ -779,7 +779,7 @@ def _parameters(
 class CopyState(NamedTuple):
     """What decides about one object of one mailbox."""
 
-    part: Part
+    ref: ObjectRef
     cluster: str  #: of the mailbox
     reasons: list[CopyReason]
     served: Source | None  #: None: the mailbox does not serve the kind
@@ -811,30 +811,30 @@ class Projector:
         """`customizers`: by cluster and `namespace/name`; `locations`: by cluster and name."""
         self._customizers = customizers
         self._locations = locations
-        self._stripped: dict[tuple[str, Part], tuple[int, str, Obj]] = {}
-        self._common: dict[Part, tuple[object, Desired]] = {}
+        self._stripped: dict[tuple[str, ObjectRef], tuple[int, str, Obj]] = {}
+        self._common: dict[ObjectRef, tuple[object, Desired]] = {}
 
-    def stripped(self, cluster: str, part: Part, seen: ObservedObject) -> SourceObject:
-        found = self.remembered(cluster, part, seen.version, seen.api_version)
+    def stripped(self, cluster: str, ref: ObjectRef, seen: ObservedObject) -> SourceObject:
+        found = self.remembered(cluster, ref, seen.version, seen.api_version)
         if found is None:
-            found = self.remember(cluster, part, seen.version, seen.api_version, orjson.loads(seen.document))
+            found = self.remember(cluster, ref, seen.version, seen.api_version, orjson.loads(seen.document))
         return found
 
-    def remembered(self, cluster: str, part: Part, version: int, api_version: str) -> SourceObject | None:
-        found = self._stripped.get((cluster, part))
+    def remembered(self, cluster: str, ref: ObjectRef, version: int, api_version: str) -> SourceObject | None:
+        found = self._stripped.get((cluster, ref))
         return SourceObject(cluster, version, found[2]) if found and found[:2] == (version, api_version) else None
 
-    def remember(self, cluster: str, part: Part, version: int, api_version: str, obj: Obj) -> SourceObject:
+    def remember(self, cluster: str, ref: ObjectRef, version: int, api_version: str, obj: Obj) -> SourceObject:
         if len(self._stripped) >= MOST_REMEMBERED:
             self._stripped.clear()
         bare = stripped(obj)
-        self._stripped[cluster, part] = version, api_version, bare
+        self._stripped[cluster, ref] = version, api_version, bare
         return SourceObject(cluster, version, bare)
 
     def desired(self, copy: CopyState, sources: Sequence[SourceObject] | None = None) -> Desired:
         """`sources`: by default those of the copy, in the version in which they were observed."""
         if sources is None:
-            sources = [self.stripped(cluster, copy.part, seen) for cluster, seen in copy.sources]
+            sources = [self.stripped(cluster, copy.ref, seen) for cluster, seen in copy.sources]
         if copy.is_customized:
             return self._compute(copy, sources)
         why = (
@@ -843,13 +843,13 @@ class Projector:
             copy.kept,
             copy.families,
         )
-        remembered = self._common.get(copy.part)
+        remembered = self._common.get(copy.ref)
         if remembered is not None and remembered[0] == why:
             return remembered[1]
         want = self._compute(copy, sources)
         if len(self._common) >= MOST_REMEMBERED:
             self._common.clear()
-        self._common[copy.part] = why, want
+        self._common[copy.ref] = why, want
         return want
 
     def _compute(self, copy: CopyState, sources: Sequence[SourceObject]) -> Desired:
@@ -859,4 +859,4 @@ class Projector:
         def location(destination: CopyDestination) -> Location | None:
             return self._locations.get((destination.cluster, destination.location))
 
-        return desired(copy.part, copy.reasons, sources, customizer_of, location, copy.kept, copy.families)
+        return desired(copy.ref, copy.reasons, sources, customizer_of, location, copy.kept, copy.families)

@@ -28,7 +28,7 @@ from farflung.machinery.turns import ALLOWANCE, INDIVISIBLE, spend
 if TYPE_CHECKING:  # the compiler is loaded with the first expression
     from farflung.machinery.cel.compiler import Program
     from farflung.machinery.cel.environment import ExpressionEnvironment
-from farflung.placement.names import GroupResource, Part
+from farflung.placement.names import GroupResource, ObjectRef
 
 MOST_ALTERNATIVES: Final = 1_000  #: clauses and selectors of a placement, all together
 _ALL: Final = ["*"]
@@ -88,12 +88,12 @@ class SelectorClause(NamedTuple):
             return False
         return namespaced or (self.namespaces is None and _one_matches(self.namespace_selectors, _NO_LABELS))
 
-    def fits(self, part: Part, labels: Labels, namespace_labels: Labels) -> bool:
+    def fits(self, ref: ObjectRef, labels: Labels, namespace_labels: Labels) -> bool:
         """Whether an object matches, given that `fits_kind` is true for its kind."""
-        if self.names is not None and part.name not in self.names:
+        if self.names is not None and ref.name not in self.names:
             return False
-        if part.namespace:
-            if self.namespaces is not None and part.namespace not in self.namespaces:
+        if ref.namespace:
+            if self.namespaces is not None and ref.namespace not in self.namespaces:
                 return False
             if self.namespace_selectors and not _one_matches(self.namespace_selectors, namespace_labels):
                 return False
@@ -126,24 +126,24 @@ class WorkloadSelector:
         default_factory=dict, init=False, repr=False, compare=False
     )
 
-    def selects(self, part: Part, labels: Labels, namespace_labels: Labels | None) -> Selected | None:
+    def selects(self, ref: ObjectRef, labels: Labels, namespace_labels: Labels | None) -> Selected | None:
         """How an object is selected; None: it is not, or its namespace was not observed yet.
 
         `namespace_labels` is ignored for cluster-scoped objects.  Upsynced objects are not selected.  The caller checks
         categories of kinds and system objects."""
-        namespaced = part.namespace != ""
+        namespaced = ref.namespace != ""
         try:
-            clauses = self._of_kinds[part.resource, namespaced]
+            clauses = self._of_kinds[ref.resource, namespaced]
         except KeyError:
-            clauses = self._clauses_of(part.resource, namespaced=namespaced)
+            clauses = self._clauses_of(ref.resource, namespaced=namespaced)
         if clauses is None or (namespaced and namespace_labels is None):
             return None
         around = _NO_LABELS if namespace_labels is None else namespace_labels
         found: Selected | None = None
         for one in clauses.downsynced:
-            if one.fits(part, labels, around):
+            if one.fits(ref, labels, around):
                 found = one.selected if found is None else found.joined(one.selected)
-        if found is not None and any(one.fits(part, labels, around) for one in clauses.upsynced):
+        if found is not None and any(one.fits(ref, labels, around) for one in clauses.upsynced):
             return None
         return found
 

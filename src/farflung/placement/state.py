@@ -30,7 +30,7 @@ from farflung.placement.names import (
     DEFINITIONS,
     NAMESPACES,
     GroupResource,
-    Part,
+    ObjectRef,
     PlacementKey,
     Source,
     is_mailbox_name,
@@ -47,32 +47,32 @@ class Neighbors:
         self._engine = engine
         self._offers = offers
 
-    def of(self, cluster: str, part: Part) -> Iterator[Part]:
-        """The namespace of a part and the objects that serve its kind: they may be unneeded after its deletion."""
-        if part.namespace:
-            yield Part(NAMESPACES, "", part.namespace)
-        yield from self._offers.serving(cluster, part.resource)
+    def of(self, cluster: str, ref: ObjectRef) -> Iterator[ObjectRef]:
+        """The namespace of an object and the objects that serve its kind: they may be unneeded after its deletion."""
+        if ref.namespace:
+            yield ObjectRef(NAMESPACES, "", ref.namespace)
+        yield from self._offers.serving(cluster, ref.resource)
 
-    def is_closing(self, cluster: str, part: Part) -> bool:
-        """Whether the part cannot be created: its namespace or the object that serves its kind is terminating."""
-        if part.namespace:
-            namespace = self._world.get(cluster, Part(NAMESPACES, "", part.namespace))
+    def is_closing(self, cluster: str, ref: ObjectRef) -> bool:
+        """Whether the object cannot be created: its namespace or the object that serves its kind is terminating."""
+        if ref.namespace:
+            namespace = self._world.get(cluster, ObjectRef(NAMESPACES, "", ref.namespace))
             if namespace is not None and not namespace.alive:
                 return True
-        serving = [self._world.get(cluster, one) for one in self._offers.serving(cluster, part.resource)]
+        serving = [self._world.get(cluster, one) for one in self._offers.serving(cluster, ref.resource)]
         return bool(serving) and not any(seen is not None and seen.alive for seen in serving)
 
-    def waiting(self, mailbox: str, cluster: str, part: Part) -> Iterator[Part]:
+    def waiting(self, mailbox: str, cluster: str, ref: ObjectRef) -> Iterator[ObjectRef]:
         """Missing copies that may have waited for the deletion of a namespace, a binding or a definition."""
-        if part.resource == NAMESPACES:
+        if ref.resource == NAMESPACES:
             wanted = (
                 one
                 for key in self._engine.placements_at(mailbox)
-                for one in self._world.inside(key.cluster, part.name)
+                for one in self._world.inside(key.cluster, ref.name)
                 if self._engine.is_desired_by(key, mailbox, one)
             )
         else:
-            wanted = (one for one in self._engine.parts_at(mailbox))
+            wanted = (one for one in self._engine.refs_at(mailbox))
         yield from (one for one in wanted if self._world.get(cluster, one) is None)
 
     def serving_delay(
@@ -85,7 +85,7 @@ class Neighbors:
         return max((_left(one, self._world.get(cluster, one), now) for one in wanted), default=0.0)
 
 
-def _left(serving_object: Part, there: ObservedObject | None, now: datetime) -> float:
+def _left(serving_object: ObjectRef, there: ObservedObject | None, now: datetime) -> float:
     if there is None or not there.alive:
         return math.inf
     since = pending_since(serving_object, there)
@@ -137,7 +137,7 @@ class PlacementState:
         self._names: dict[str, str] = {}  #: the mailbox of a cluster
         self._slices: dict[PlacementKey, dict[str, PlacementSlice]] = {}
         self._placements_through: dict[tuple[str, str], set[PlacementMailbox]] = {}  #: by Location
-        self._customized: dict[str, set[Part]] = {}  #: objects with a Customizer or parameters, by cluster
+        self._customized: dict[str, set[ObjectRef]] = {}  #: objects with a Customizer or parameters, by cluster
         self._complete = False
 
     def begin(self) -> set[WorkKey]:
@@ -145,61 +145,61 @@ class PlacementState:
         self._complete = True
         affected: set[WorkKey] = set()
         for mailbox, cluster in self.mailboxes.items():
-            for part, seen in self.world.parts(cluster).items():
-                if _made_for(seen) and not self.engine.is_desired(mailbox, part):
-                    affected |= self._recheck(mailbox, part)
+            for ref, seen in self.world.refs(cluster).items():
+                if _made_for(seen) and not self.engine.is_desired(mailbox, ref):
+                    affected |= self._recheck(mailbox, ref)
         return affected
 
     # --- objects ----------------------------------------------------------------------------------
 
-    def on_object(self, cluster: str, part: Part, after: ObservedObject | None) -> set[WorkKey]:
-        before = self.world.remove(cluster, part) if after is None else self.world.put(cluster, part, after)
-        affected = self._with_withdrawals(self.engine.object_changed(cluster, part, before, after))
+    def on_object(self, cluster: str, ref: ObjectRef, after: ObservedObject | None) -> set[WorkKey]:
+        before = self.world.remove(cluster, ref) if after is None else self.world.put(cluster, ref, after)
+        affected = self._with_withdrawals(self.engine.object_changed(cluster, ref, before, after))
         if self._complete and cluster in self.engine.sources() and _is_alive(before) != _is_alive(after):
-            affected |= self._source_changed(cluster, part)
-        if part.resource in (BINDINGS, DEFINITIONS):
-            affected |= self._on_serving_object(cluster, part, after)
-        self._track_customized(cluster, part, after)
+            affected |= self._source_changed(cluster, ref)
+        if ref.resource in (BINDINGS, DEFINITIONS):
+            affected |= self._on_serving_object(cluster, ref, after)
+        self._track_customized(cluster, ref, after)
         name = self._names.get(cluster)
         if name is not None:
-            affected |= self._on_copy(name, part, before, after)
+            affected |= self._on_copy(name, ref, before, after)
         return affected
 
     def _on_copy(
-        self, mailbox: str, part: Part, before: ObservedObject | None, after: ObservedObject | None
+        self, mailbox: str, ref: ObjectRef, before: ObservedObject | None, after: ObservedObject | None
     ) -> set[WorkKey]:
         """A copy changed."""
         were, are = _made_for(before), _made_for(after)
-        self.copies.put(mailbox, part, were, are)
-        affected: set[WorkKey] = {CopyKey(mailbox, part)}
+        self.copies.put(mailbox, ref, were, are)
+        affected: set[WorkKey] = {CopyKey(mailbox, ref)}
         was_contested = self.keepers.is_contested(mailbox)
-        if self.keepers.on_copy(mailbox, part, after) and (was_contested or self.keepers.is_contested(mailbox)):
-            affected |= self.keeper_changed(mailbox, unit_of(part))
+        if self.keepers.on_copy(mailbox, ref, after) and (was_contested or self.keepers.is_contested(mailbox)):
+            affected |= self.keeper_changed(mailbox, unit_of(ref))
         cluster = self.mailboxes[mailbox]
         if not _is_alive(after):
-            affected |= {CopyKey(mailbox, one) for one in self.neighbors.of(cluster, part)}
-        if part.resource in CONTAINER_KINDS and before is not None and (after is None or after.alive > before.alive):
-            affected |= {CopyKey(mailbox, one) for one in self.neighbors.waiting(mailbox, cluster, part)}
-        return affected | self._recheck(mailbox, part) | self._review(were - are)
+            affected |= {CopyKey(mailbox, one) for one in self.neighbors.of(cluster, ref)}
+        if ref.resource in CONTAINER_KINDS and before is not None and (after is None or after.alive > before.alive):
+            affected |= {CopyKey(mailbox, one) for one in self.neighbors.waiting(mailbox, cluster, ref)}
+        return affected | self._recheck(mailbox, ref) | self._review(were - are)
 
-    def keeper_changed(self, mailbox: str, unit: Part) -> set[WorkKey]:
+    def keeper_changed(self, mailbox: str, unit: ObjectRef) -> set[WorkKey]:
         """Another family may have a unit now, or none."""
         affected: set[WorkKey] = {ConfigKey(mailbox)}
         cluster = self.mailboxes.get(mailbox, "")
-        parts = {unit, *(self.world.inside(cluster, unit.name) if unit.resource == NAMESPACES else ())}
+        refs = {unit, *(self.world.inside(cluster, unit.name) if unit.resource == NAMESPACES else ())}
         for key in [key for key in self.engine.holders(unit) if mailbox in self.engine.destinations(key)]:
-            parts.update(self.world.inside(key.cluster, unit.name) if unit.resource == NAMESPACES else ())
-        for part in parts:
-            affected |= {CopyKey(mailbox, part)} | self._recheck(mailbox, part)
+            refs.update(self.world.inside(key.cluster, unit.name) if unit.resource == NAMESPACES else ())
+        for ref in refs:
+            affected |= {CopyKey(mailbox, ref)} | self._recheck(mailbox, ref)
         return affected
 
     def _keepers_changed(self, mailbox: str) -> set[WorkKey]:
         """The families in a mailbox changed, or whether they may share names."""
-        parts = self.engine.parts_at(mailbox)
-        parts |= {part for part, seen in self.world.parts(self.mailboxes.get(mailbox, "")).items() if seen.ours}
+        refs = self.engine.refs_at(mailbox)
+        refs |= {ref for ref, seen in self.world.refs(self.mailboxes.get(mailbox, "")).items() if seen.ours}
         affected: set[WorkKey] = {ConfigKey(mailbox)}
-        for part in parts:
-            affected |= {CopyKey(mailbox, part)} | self._recheck(mailbox, part)
+        for ref in refs:
+            affected |= {CopyKey(mailbox, ref)} | self._recheck(mailbox, ref)
         return affected
 
     def on_logical_cluster(self, cluster: str, parent: str | None) -> set[WorkKey]:
@@ -211,10 +211,10 @@ class PlacementState:
                     affected |= self._keepers_changed(mailbox)
         return affected
 
-    def _on_serving_object(self, cluster: str, part: Part, after: ObservedObject | None) -> set[WorkKey]:
+    def _on_serving_object(self, cluster: str, ref: ObjectRef, after: ObservedObject | None) -> set[WorkKey]:
         """A binding or a definition changed."""
         before = set(self.offers.of(cluster))
-        if not self.offers.changed(cluster, part, after):
+        if not self.offers.changed(cluster, ref, after):
             return set()
         if cluster in self._tracked:
             for source in before ^ set(self.offers.of(cluster)):
@@ -224,11 +224,11 @@ class PlacementState:
         name = self._names.get(cluster)
         return affected if name is None else affected | self._keepers_changed(name)
 
-    def _track_customized(self, cluster: str, part: Part, seen: ObservedObject | None) -> None:
+    def _track_customized(self, cluster: str, ref: ObjectRef, seen: ObservedObject | None) -> None:
         if seen is not None and (seen.customizer or seen.expands):
-            self._customized.setdefault(cluster, set()).add(part)
-        elif part in self._customized.get(cluster, ()):
-            self._customized[cluster].discard(part)
+            self._customized.setdefault(cluster, set()).add(ref)
+        elif ref in self._customized.get(cluster, ()):
+            self._customized[cluster].discard(ref)
 
     # --- placements and slices --------------------------------------------------------------------
 
@@ -328,13 +328,13 @@ class PlacementState:
             del self.mailboxes[name], self._names[before]
             self._track_sources(before)
             affected |= self._review(self.copies.forget_mailbox(name))
-        affected |= {CopyKey(name, part) for part in self.engine.parts_at(name)}
+        affected |= {CopyKey(name, ref) for ref in self.engine.refs_at(name)}
         if cluster:
             self.mailboxes[name], self._names[cluster] = cluster, name
             self._track_sources(cluster)
             affected.add(ConfigKey(name))
-            for part, seen in self.world.parts(cluster).items():
-                affected |= self._on_copy(name, part, None, seen)
+            for ref, seen in self.world.refs(cluster).items():
+                affected |= self._on_copy(name, ref, None, seen)
         return affected
 
     def mailbox_of(self, cluster: str) -> str | None:
@@ -347,10 +347,10 @@ class PlacementState:
         if _parameters(before) == _parameters(seen):
             return set()
         affected: set[WorkKey] = {
-            CopyKey(mailbox, part)
+            CopyKey(mailbox, ref)
             for key, mailbox in self.placements_through(cluster, name)
-            for part in self._customized.get(key.cluster, ())
-            if self.engine.is_desired_by(key, mailbox, part)
+            for ref in self._customized.get(key.cluster, ())
+            if self.engine.is_desired_by(key, mailbox, ref)
         }
         if permissions_of(before) != permissions_of(seen):
             for mailbox in {mailbox for _, mailbox in self.placements_through(cluster, name)}:
@@ -367,17 +367,17 @@ class PlacementState:
         if customizer is not None:
             self.customizers[cluster, name] = customizer
         customized = [
-            part
-            for part in self._customized.get(cluster, ())
-            if (seen := self.world.get(cluster, part)) is not None and seen.customizer == name
+            ref
+            for ref in self._customized.get(cluster, ())
+            if (seen := self.world.get(cluster, ref)) is not None and seen.customizer == name
         ]
         return {
-            CopyKey(mailbox, part)
+            CopyKey(mailbox, ref)
             for key in self.placements
             if key.cluster == cluster
-            for part in customized
+            for ref in customized
             for mailbox in self.engine.destinations(key)
-            if self.engine.is_desired_by(key, mailbox, part)
+            if self.engine.is_desired_by(key, mailbox, ref)
         }
 
     # --- copies -----------------------------------------------------------------------------------
@@ -387,21 +387,21 @@ class PlacementState:
         cluster = self.mailboxes.get(copy.mailbox)
         if cluster is None:
             return None
-        part = copy.part
-        requests, observed = self.engine.requests(*copy), self.world.get(cluster, part)
-        reasons = [one for one in requests if self.keepers.permits(copy.mailbox, part, one.placement)]
-        served, placements = self.offers.source(cluster, part.resource), frozenset(one.placement for one in reasons)
+        ref = copy.ref
+        requests, observed = self.engine.requests(*copy), self.world.get(cluster, ref)
+        reasons = [one for one in requests if self.keepers.permits(copy.mailbox, ref, one.placement)]
+        served, placements = self.offers.source(cluster, ref.resource), frozenset(one.placement for one in reasons)
         others = observed.placements - placements if observed is not None else ()
         kept = sorted(key for key in others if self.is_undecided(key))
-        found = [(one, self.world.get(one, part)) for one in contributing_clusters(part, reasons, kept)]
+        found = [(one, self.world.get(one, ref)) for one in contributing_clusters(ref, reasons, kept)]
         sources = [(one, seen) for one, seen in found if seen and seen.alive and not seen.ours and not seen.system]
-        if part.resource in SHARED_KINDS and self.keepers.is_contested(copy.mailbox):
-            keeper = self.keepers.keeper(copy.mailbox, part)  # the others have the same content, or had
+        if ref.resource in SHARED_KINDS and self.keepers.is_contested(copy.mailbox):
+            keeper = self.keepers.keeper(copy.mailbox, ref)  # the others have the same content, or had
             sources = [one for one in sources if self.keepers.family(one[0]) == keeper] or sources
         families = self.keepers.families([*placements, *kept])
-        asked = [(one.placement, self.keepers.refusal(copy.mailbox, part, one.placement)) for one in requests]
+        asked = [(one.placement, self.keepers.refusal(copy.mailbox, ref, one.placement)) for one in requests]
         refused = tuple((key, reason) for key, reason in asked if reason)
-        return CopyState(part, cluster, reasons, served, observed, placements, kept, sources, families, refused)
+        return CopyState(ref, cluster, reasons, served, observed, placements, kept, sources, families, refused)
 
     def is_occupied(self, copy: CopyKey, cluster: str) -> bool:
         """Whether the deletion of a namespace, definition or binding would delete other objects."""
@@ -413,13 +413,13 @@ class PlacementState:
 
     def _within(self, copy: CopyKey, cluster: str) -> Iterator[ObservedObject]:
         """Objects in a namespace, or of the kinds of a definition or binding."""
-        part = copy.part
-        if part.resource == NAMESPACES:
-            inside = (self.world.get(cluster, one) for one in self.world.inside(cluster, part.name))
+        ref = copy.ref
+        if ref.resource == NAMESPACES:
+            inside = (self.world.get(cluster, one) for one in self.world.inside(cluster, ref.name))
             yield from (seen for seen in inside if seen is not None and not seen.system)
             return
-        served = {source.resource for source in self.offers.served_by(cluster, part)}
-        for one, seen in self.world.parts(cluster).items():
+        served = {source.resource for source in self.offers.served_by(cluster, ref)}
+        for one, seen in self.world.refs(cluster).items():
             if one.resource in served:
                 yield seen
 
@@ -441,16 +441,16 @@ class PlacementState:
         for one in changed if self._complete else ():
             if isinstance(one, CopyKey):
                 affected |= self._recheck(*one)
-                if one.part == unit_of(one.part) and self.keepers.is_contested(one.mailbox):
+                if one.ref == unit_of(one.ref) and self.keepers.is_contested(one.mailbox):
                     affected |= self.keeper_changed(*one)
         return affected
 
-    def _recheck(self, mailbox: str, part: Part) -> set[WorkKey]:
+    def _recheck(self, mailbox: str, ref: ObjectRef) -> set[WorkKey]:
         """A copy may have become wanted or unwanted."""
-        keys = _made_for(self.world.get(self.mailboxes.get(mailbox, ""), part)) if self._complete else None
+        keys = _made_for(self.world.get(self.mailboxes.get(mailbox, ""), ref)) if self._complete else None
         if not keys:
             return set()
-        self.withdrawals.update(mailbox, part, keys)
+        self.withdrawals.update(mailbox, ref, keys)
         return self._review(keys)
 
     def _review(self, keys: Iterable[PlacementKey]) -> set[WorkKey]:
@@ -460,27 +460,25 @@ class PlacementState:
             if self.withdrawals.needs_status_update(key):
                 affected.add(StatusKey(key))
             if self.withdrawals.held_changed(key):
-                affected |= {
-                    CopyKey(mailbox, part) for mailbox, parts in self.copies.lost(key).items() for part in parts
-                }
+                affected |= {CopyKey(mailbox, ref) for mailbox, refs in self.copies.lost(key).items() for ref in refs}
                 affected |= {ConfigKey(mailbox) for mailbox in self.copies.mailboxes(key)}
         return affected
 
-    def _source_changed(self, cluster: str, part: Part) -> set[WorkKey]:
+    def _source_changed(self, cluster: str, ref: ObjectRef) -> set[WorkKey]:
         """The deletion of the source confirms the withdrawal of its copies."""
         affected: set[WorkKey] = set()
         for key in self.placements:
-            for mailbox in self.copies.having(key, part) if key.cluster == cluster else ():
-                affected |= {CopyKey(mailbox, part)} | self._recheck(mailbox, part)
+            for mailbox in self.copies.having(key, ref) if key.cluster == cluster else ():
+                affected |= {CopyKey(mailbox, ref)} | self._recheck(mailbox, ref)
         return affected
 
     def _unwanted(self, key: PlacementKey) -> set[WorkKey]:
         """Unwanted copies of a placement, and the SyncerConfigs of its mailboxes."""
         affected: set[WorkKey] = {StatusKey(key)}
         affected |= {ConfigKey(mailbox) for mailbox in {*self.copies.mailboxes(key), *self.engine.destinations(key)}}
-        for mailbox, part in list(self.copies.made(key)):
-            if not self.engine.is_desired_by(key, mailbox, part):
-                affected |= {CopyKey(mailbox, part)} | self._recheck(mailbox, part)
+        for mailbox, ref in list(self.copies.made(key)):
+            if not self.engine.is_desired_by(key, mailbox, ref):
+                affected |= {CopyKey(mailbox, ref)} | self._recheck(mailbox, ref)
         return affected
 
     # --- sources ----------------------------------------------------------------------------------
@@ -522,9 +520,9 @@ class PlacementState:
                 affected |= self._unwanted(key)
         name = self._names.get(cluster)
         if name is not None:
-            ours = (part for part, seen in self.world.parts(cluster).items() if seen.ours)
-            affected |= {CopyKey(name, part) for part in ours if not self.engine.is_desired(name, part)}
-            affected |= {CopyKey(name, part) for part in self.engine.parts_at(name) if part.resource == resource}
+            ours = (ref for ref, seen in self.world.refs(cluster).items() if seen.ours)
+            affected |= {CopyKey(name, ref) for ref in ours if not self.engine.is_desired(name, ref)}
+            affected |= {CopyKey(name, ref) for ref in self.engine.refs_at(name) if ref.resource == resource}
         return affected
 
 

@@ -13,7 +13,7 @@ from farflung.apis.edge.names import CAPACITY_KNOWN, EDGE_REACHABLE
 from farflung.machinery import quantity, times
 from farflung.machinery.errors import Obj
 from farflung.machinery.names import version_order
-from farflung.placement.names import DEFINITIONS, NAMESPACES, Category, GroupResource, Part, PlacementKey, category
+from farflung.placement.names import DEFINITIONS, NAMESPACES, Category, GroupResource, ObjectRef, PlacementKey, category
 from farflung.placement.select import UpsyncSet
 from farflung.placement.types import StatusCondition
 
@@ -144,7 +144,7 @@ class SyncerSpec(NamedTuple):
 
     namespaces: frozenset[str] = frozenset()
     resources: frozenset[GroupResource] = frozenset()
-    parts: frozenset[Part] = frozenset()
+    refs: frozenset[ObjectRef] = frozenset()
     versions: Mapping[GroupResource, str] = {}
     upsync: frozenset[UpsyncSet] = frozenset()
 
@@ -156,7 +156,7 @@ class SyncerSpec(NamedTuple):
         return SyncerSpec(
             self.namespaces | other.namespaces,
             self.resources | other.resources,
-            self.parts | other.parts,
+            self.refs | other.refs,
             {**self.versions, **other.versions},
             self.upsync | other.upsync,
         )
@@ -173,7 +173,7 @@ def combine_specs(
     mailbox, if several families have placements there.  Versions of kinds outside of whole namespaces are added from
     the mailbox."""
     namespaces: set[str] = set()
-    parts: set[Part] = set()
+    refs: set[ObjectRef] = set()
     resources: dict[GroupResource, str] = {}
     upsync: set[UpsyncSet] = set()
     for key in placements:
@@ -185,14 +185,14 @@ def combine_specs(
             upsync.update(workload.upsync)
         else:
             upsync.update(one for some in workload.upsync if (one := names.permitted_upsync(some, key)) is not None)
-            whole = frozenset(name for name in whole if names.permits(Part(NAMESPACES, "", name), key))
-            selected = {part: how for part, how in selected.items() if names.permits(part, key)}
+            whole = frozenset(name for name in whole if names.permits(ObjectRef(NAMESPACES, "", name), key))
+            selected = {ref: how for ref, how in selected.items() if names.permits(ref, key)}
         namespaces |= whole
         if whole:
             resources |= namespaced(key.cluster)
-        parts.update(part for part, how in selected.items() if not how.whole_namespace)
-        parts.update(_definitions(world, key.cluster, {part.resource for part in selected}))
-    return SyncerSpec(frozenset(namespaces), frozenset(resources), frozenset(parts), resources, frozenset(upsync))
+        refs.update(ref for ref, how in selected.items() if not how.whole_namespace)
+        refs.update(_definitions(world, key.cluster, {ref.resource for ref in selected}))
+    return SyncerSpec(frozenset(namespaces), frozenset(resources), frozenset(refs), resources, frozenset(upsync))
 
 
 class MailboxNames:
@@ -202,14 +202,14 @@ class MailboxNames:
         self._keepers = keepers
         self._mailbox = mailbox
 
-    def permits(self, part: Part, key: PlacementKey) -> bool:
-        return self._keepers.permits(self._mailbox, part, key)
+    def permits(self, ref: ObjectRef, key: PlacementKey) -> bool:
+        return self._keepers.permits(self._mailbox, ref, key)
 
     def permitted_upsync(self, wanted: UpsyncSet, key: PlacementKey) -> UpsyncSet | None:
         """With the namespaces that the family keeps there instead of all, and without those of others; None if none is
         left."""
         named = set(wanted.namespaces) - {ANY}
-        permitted = {name for name in named if self.permits(Part(NAMESPACES, "", name), key)}
+        permitted = {name for name in named if self.permits(ObjectRef(NAMESPACES, "", name), key)}
         if ANY in wanted.namespaces:
             permitted |= self._keepers.kept_namespaces(self._mailbox, key)
         elif permitted == named:
@@ -217,10 +217,10 @@ class MailboxNames:
         return wanted._replace(namespaces=tuple(sorted(permitted))) if permitted else None
 
 
-def _definitions(world: ObjectIndex, cluster: str, resources: Iterable[GroupResource]) -> Iterator[Part]:
+def _definitions(world: ObjectIndex, cluster: str, resources: Iterable[GroupResource]) -> Iterator[ObjectRef]:
     """The definitions of these kinds, if they exist."""
     for resource in resources:
-        definition = Part(DEFINITIONS, "", f"{resource.resource}.{resource.group}")
+        definition = ObjectRef(DEFINITIONS, "", f"{resource.resource}.{resource.group}")
         if world.get(cluster, definition) is not None:
             yield definition
 
@@ -254,7 +254,7 @@ class SyncerSpecs:
         if sharing not in self._combined:
             kinds_in = {cluster: resources or {} for cluster, resources in kinds_of.items()}
             combined = combine_specs(engine, self._known.world, placements, kinds_in.__getitem__, tenancy)
-            self._combined[sharing] = combined, frozenset(part.resource for part in combined.parts)
+            self._combined[sharing] = combined, frozenset(ref.resource for ref in combined.refs)
         combined, resources = self._combined[sharing]
         served = ((resource, self._known.offers.source(cluster, resource)) for resource in resources)
         versions = {resource: source.version for resource, source in served if source is not None}
@@ -355,7 +355,7 @@ class ConfigFields:
 def read_syncer_spec(spec: Mapping[str, Any], fields: ConfigFields) -> SyncerSpec:
     """The inverse of `SyncerSpec.spec`, for specs of any writer.  Of several versions of a kind, the newest one."""
     versions: dict[GroupResource, str] = {}
-    parts: set[Part] = set()
+    refs: set[ObjectRef] = set()
 
     def parse_resource(where: str, one: Obj) -> GroupResource | None:
         found = fields.resource(where, one)
@@ -378,11 +378,11 @@ def read_syncer_spec(spec: Mapping[str, Any], fields: ConfigFields) -> SyncerSpe
             if not namespace:
                 fields.missing(f"{inner}.namespace")
             elif resource is not None:
-                parts.update(Part(resource, namespace, name) for name in names)
+                refs.update(ObjectRef(resource, namespace, name) for name in names)
     for where, one in fields.maps(spec, "clusterScope", "spec."):
         resource, names = parse_resource(where, one), fields.texts(one, "objects", f"{where}.")
         if resource is not None:
-            parts.update(Part(resource, "", name) for name in names)
+            refs.update(ObjectRef(resource, "", name) for name in names)
     upsync: set[UpsyncSet] = set()
     for where, one in fields.maps(spec, "upsync", "spec."):
         group = fields.group(where, one, "apiGroup")
@@ -392,7 +392,7 @@ def read_syncer_spec(spec: Mapping[str, Any], fields: ConfigFields) -> SyncerSpe
             upsync.add(UpsyncSet(group, plurals, *others))
     resources = frozenset(resource for resource in whole if resource is not None)
     known = {resource: version for resource, version in versions.items() if version}
-    return SyncerSpec(namespaces, resources, frozenset(parts), known, frozenset(upsync))
+    return SyncerSpec(namespaces, resources, frozenset(refs), known, frozenset(upsync))
 
 
 def parse_syncer_spec(spec: Mapping[str, Any]) -> SyncerSpec:
@@ -404,19 +404,19 @@ def spec_of(
     *,
     namespaces: Iterable[str] = (),
     resources: Iterable[GroupResource] = (),
-    parts: Iterable[Part] = (),
+    refs: Iterable[ObjectRef] = (),
     versions: Mapping[GroupResource, str],
     upsync: Iterable[UpsyncSet] = (),
 ) -> Obj:
     """The spec of `the-one`: sorted, and equal for equal sets.
 
-    `namespaces`: selected as a whole, for these namespaced `resources`; `parts`: selected one by one.  Omits parts in
-    whole namespaces, and parts of kinds that are only copied to mailboxes or have no known version."""
+    `namespaces`: selected as a whole, for these namespaced `resources`; `refs`: selected one by one.  Omits objects in
+    whole namespaces, and objects of kinds that are only copied to mailboxes or have no known version."""
     all_kinds = {resource for resource in resources if resource in versions and category(resource) is Category.EDGE}
     whole = set(namespaces)
     inside: dict[GroupResource, dict[str, set[str]]] = {}
     outside: dict[GroupResource, set[str]] = {}
-    for resource, namespace, name in parts:
+    for resource, namespace, name in refs:
         if not namespace:
             outside.setdefault(resource, set()).add(name)
         elif namespace not in whole or resource not in all_kinds:

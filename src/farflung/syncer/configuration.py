@@ -12,20 +12,20 @@ import orjson
 from farflung.apis.edge.names import EDGE_SYNC_CONFIGS, SYNCER_CONFIGS
 from farflung.client.errors import Forbidden
 from farflung.machinery.errors import Obj
-from farflung.placement.names import THE_ONE, GroupResource, Part
+from farflung.placement.names import THE_ONE, GroupResource, ObjectRef
 from farflung.syncer.context import SyncerContext
 from farflung.syncer.informers import InformerHandlers, KindInformers
 from farflung.syncer.status import requested_release
 from farflung.syncer.sync_scope import read_scope
 from farflung.syncer.upsync import read_object
 
-REPORTED: Final = Part(GroupResource(SYNCER_CONFIGS.group, SYNCER_CONFIGS.plural), "", THE_ONE)
+REPORTED: Final = ObjectRef(GroupResource(SYNCER_CONFIGS.group, SYNCER_CONFIGS.plural), "", THE_ONE)
 CONFIGURATIONS: Final = {GroupResource(one.group, one.plural): one for one in (SYNCER_CONFIGS, EDGE_SYNC_CONFIGS)}
 
 
 class ConfigInformers:
     def __init__(
-        self, context: SyncerContext, accepts: Callable[[Part, str, Obj], bool], changed: Callable[[], None]
+        self, context: SyncerContext, accepts: Callable[[ObjectRef, str, Obj], bool], changed: Callable[[], None]
     ) -> None:
         """`accepts`: whether a configuration in this logical cluster counts; `changed`: called when the scope may have
         changed, or became known."""
@@ -34,7 +34,7 @@ class ConfigInformers:
         self._log = context.log
         self._accepts = accepts
         self._changed = changed
-        self._configs: dict[Part, Obj] = {}
+        self._configs: dict[ObjectRef, Obj] = {}
         self._informers: KindInformers[Obj] = KindInformers(
             context.options.mailbox,
             context.mailbox_env,
@@ -50,15 +50,15 @@ class ConfigInformers:
         self._informers.stop_all()
         self._configs.clear()
 
-    def _on_config(self, part: Part, cluster: str, config: Obj | None) -> None:
+    def _on_config(self, ref: ObjectRef, cluster: str, config: Obj | None) -> None:
         if config is None:
-            self._configs.pop(part, None)
+            self._configs.pop(ref, None)
             self._changed()
             return
-        if not self._accepts(part, cluster, config):
+        if not self._accepts(ref, cluster, config):
             return
-        before = self._configs.get(part) or {}
-        self._configs[part] = config
+        before = self._configs.get(ref) or {}
+        self._configs[ref] = config
         if before.get("spec") != config.get("spec") or requested_release(before) != requested_release(config):
             self._changed()
 
@@ -100,4 +100,4 @@ class ConfigInformers:
         return changed
 
     def _sorted(self) -> list[Obj]:
-        return [self._configs[part] for part in sorted(self._configs)]
+        return [self._configs[ref] for ref in sorted(self._configs)]

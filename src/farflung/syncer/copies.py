@@ -16,7 +16,7 @@ from farflung.apis.edge.names import (
     SYNCER_MANAGER,
 )
 from farflung.machinery.errors import Obj
-from farflung.placement.names import GroupResource, Part, is_system
+from farflung.placement.names import GroupResource, ObjectRef, is_system
 from farflung.runtime.cache import CachedObject, Key
 from farflung.syncer.conversion import digest, encoded, for_edge, is_create_only, is_upsynced, returned_status
 from farflung.syncer.journal import GONE, JournalEntry
@@ -90,7 +90,7 @@ def read_edge_object(resource: GroupResource, document: bytes) -> Obj:
 # --- the journal ----------------------------------------------------------------------------------
 
 
-def updated_entry(part: Part, copy: MailboxCopy, before: JournalEntry | None, incarnation: str) -> JournalEntry:
+def updated_entry(ref: ObjectRef, copy: MailboxCopy, before: JournalEntry | None, incarnation: str) -> JournalEntry:
     """The journal entry after a copy was observed.  A copy that is being deleted and has another uid than the applied
     one does not withdraw it: a restored hub has such copies.  If nothing is left of the applied one, the syncer applied
     this copy, and was killed before the journal had it."""
@@ -114,7 +114,7 @@ def updated_entry(part: Part, copy: MailboxCopy, before: JournalEntry | None, in
     }
     if before is not None:
         return replace(before, **fresh)
-    return JournalEntry(part=part, namespaced=bool(part.namespace), **fresh)
+    return JournalEntry(ref=ref, namespaced=bool(ref.namespace), **fresh)
 
 
 def copy_from_entry(entry: JournalEntry) -> CachedObject[MailboxCopy]:
@@ -132,4 +132,4 @@ def copy_from_entry(entry: JournalEntry) -> CachedObject[MailboxCopy]:
         is_local=False,
         status=entry.returned,
     )
-    return CachedObject(Key(entry.incarnation, entry.part.namespace, entry.part.name), entry.revision, copy)
+    return CachedObject(Key(entry.incarnation, entry.ref.namespace, entry.ref.name), entry.revision, copy)

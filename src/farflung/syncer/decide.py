@@ -16,7 +16,7 @@ from typing import Any, Final
 import orjson
 
 from farflung.apis.edge.names import SYNCER_MANAGER
-from farflung.placement.names import DEFINITIONS, NAMESPACES, Part
+from farflung.placement.names import DEFINITIONS, NAMESPACES, ObjectRef
 from farflung.syncer.conversion import digest, identical, is_create_only, is_downsynced, owned_fields
 from farflung.syncer.journal import JournalEntry
 
@@ -116,7 +116,7 @@ def _withdraw(entry: JournalEntry, live: Mapping[str, Any] | None) -> Action:
         return ReleaseCopy()
     if "deletionTimestamp" in live["metadata"]:
         return AwaitDeletion()
-    return DeleteObject(_uid(live), container=entry.part.resource in (NAMESPACES, DEFINITIONS))
+    return DeleteObject(_uid(live), container=entry.ref.resource in (NAMESPACES, DEFINITIONS))
 
 
 def _consider_adoption(entry: JournalEntry, live: Mapping[str, Any], adopt: Adopt) -> Action:
@@ -125,17 +125,17 @@ def _consider_adoption(entry: JournalEntry, live: Mapping[str, Any], adopt: Adop
         return LeaveObject(LeaveReason.ORPHANED)
     if entry.create_only:
         return LeaveObject(LeaveReason.CREATE_ONLY)
-    if entry.part.resource == NAMESPACES:
+    if entry.ref.resource == NAMESPACES:
         return NoChange()
     if adopt is Adopt.ALWAYS or (adopt is Adopt.IF_IDENTICAL and identical(orjson.loads(entry.desired), live)):
         return ApplyObject(ApplyReason.ADOPTED, _uid(live), live["metadata"].get("resourceVersion") or "")
-    return LeaveObject(LeaveReason.NOT_MANAGED, _refusal(entry.part, adopt))
+    return LeaveObject(LeaveReason.NOT_MANAGED, _refusal(entry.ref, adopt))
 
 
-def _refusal(part: Part, adopt: Adopt) -> str:
+def _refusal(ref: ObjectRef, adopt: Adopt) -> str:
     different = " and differs from the copy" if adopt is Adopt.IF_IDENTICAL else ""
     return (
-        f"{part} already exists at the edge, is not managed by the syncer{different}: it stays unchanged; delete or "
+        f"{ref} already exists at the edge, is not managed by the syncer{different}: it stays unchanged; delete or "
         f"rename one of the two, or let the syncer adopt existing objects (--adopt {Adopt.ALWAYS})"
     )
 
@@ -180,19 +180,19 @@ class DriftBackoff:
     """Growing pauses between corrections of an object that another client changes again and again."""
 
     def __init__(self) -> None:
-        self._known: dict[Part, DriftHistory] = {}
+        self._known: dict[ObjectRef, DriftHistory] = {}
 
-    def pause(self, part: Part, now: float) -> float:
+    def pause(self, ref: ObjectRef, now: float) -> float:
         """Seconds until the next correction."""
-        history = self._known.get(part)
+        history = self._known.get(ref)
         if history is not None and now > history.until + QUIET:
-            del self._known[part]
+            del self._known[ref]
             return 0.0
         return 0.0 if history is None else max(0.0, history.until - now)
 
-    def record_correction(self, part: Part, now: float) -> str:
+    def record_correction(self, ref: ObjectRef, now: float) -> str:
         """Count a correction.  Returns a message to report, or an empty one after few corrections."""
-        history = self._known.setdefault(part, DriftHistory(0, now))
+        history = self._known.setdefault(ref, DriftHistory(0, now))
         history.rounds += 1
         history.until = now
         if history.rounds <= PATIENT:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from farflung.apis.names import CUSTOM_RESOURCE_DEFINITIONS
 from farflung.client.errors import NotFound
 from farflung.machinery.errors import Obj
-from farflung.placement.names import DEFINITIONS, GroupResource, Part
+from farflung.placement.names import DEFINITIONS, GroupResource, ObjectRef
 from farflung.syncer.context import SyncerContext
 from farflung.syncer.conversion import for_mailbox, is_downsynced, is_upsynced, updated_upsync
 
@@ -30,7 +30,7 @@ class UpsyncedDefinitions:
         self._copied: dict[str, str] = {}  #: name → state of the last copy
         self._wanted: frozenset[str] = frozenset()
 
-    def plan(self, kinds: Collection[GroupResource]) -> Iterator[Part]:
+    def plan(self, kinds: Collection[GroupResource]) -> Iterator[ObjectRef]:
         """The definitions to copy, of the upsynced kinds."""
         names = {f"{resource.resource}.{resource.group}": resource for resource in kinds if resource.group}
         self._wanted = frozenset(names)
@@ -38,7 +38,7 @@ class UpsyncedDefinitions:
         for name, resource in sorted(names.items()):
             state = self._state_of(name)
             if state is not None and (self._kinds.in_mailbox(resource, "") is None or self._copied.get(name) != state):
-                yield Part(DEFINITIONS, "", name)
+                yield ObjectRef(DEFINITIONS, "", name)
 
     async def copy(self, name: str) -> None:
         """Nothing if the mailbox has a definition that the syncer did not copy."""
@@ -52,7 +52,7 @@ class UpsyncedDefinitions:
         wanted = definition_for_mailbox(found)
         if not is_downsynced(found) and await self._lacks(name, wanted):
             await self._mailbox.apply(CUSTOM_RESOURCE_DEFINITIONS, wanted, force=True)
-            self._log.info("upsynced", v=2, object=str(Part(DEFINITIONS, "", name)))
+            self._log.info("upsynced", v=2, object=str(ObjectRef(DEFINITIONS, "", name)))
             self._on_write()
         self._copied[name] = state
 

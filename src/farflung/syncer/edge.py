@@ -15,7 +15,7 @@ from farflung.apis.names import NAMESPACES, Collection
 from farflung.client.errors import ClientError, InvalidResponse, NotFound
 from farflung.client.rest import EVERYTHING, Client, ListOptions
 from farflung.machinery.errors import Obj
-from farflung.placement.names import GroupResource, Part, is_system
+from farflung.placement.names import GroupResource, ObjectRef, is_system
 from farflung.syncer.context import SyncerContext
 from farflung.syncer.conversion import is_create_only, is_downsynced
 from farflung.syncer.discovery import SharedKinds
@@ -27,13 +27,13 @@ BESIDE: Final = frozenset({"events", "endpoints", "endpointslices", "leases", "c
 
 
 @contextlib.contextmanager
-def ignore_absence(part: Part) -> Iterator[None]:
+def ignore_absence(ref: ObjectRef) -> Iterator[None]:
     """Suppress NotFound if the server names the object.  A proxy or another server that does not know it is not
     believed."""
     try:
         yield
     except NotFound as error:
-        if not error.is_about(part.name):
+        if not error.is_about(ref.name):
             raise
 
 
@@ -43,22 +43,22 @@ class EdgeClient:
     kinds: SharedKinds
     objects: KindInformers[Obj]  #: those with the label of downsynced objects, without fields that no decision needs
 
-    async def read(self, collection: Collection, part: Part) -> Obj | None:
+    async def read(self, collection: Collection, ref: ObjectRef) -> Obj | None:
         """The whole object, from the server."""
-        with ignore_absence(part):
-            return await self.client.get(collection, part.name, part.namespace)
+        with ignore_absence(ref):
+            return await self.client.get(collection, ref.name, ref.namespace)
         return None
 
-    async def stranger_in(self, part: Part) -> str:
+    async def stranger_in(self, ref: ObjectRef) -> str:
         """An object in a namespace, or of the kind of a definition, that was not withdrawn; empty if there is
         none.  The journal has no entries in it any more."""
-        if part.resource == GroupResource("", "namespaces"):
+        if ref.resource == GroupResource("", "namespaces"):
             inside = [one for one in self.kinds.containing() if one.plural not in BESIDE]
             for collection in inside:
-                if found := await self._stranger(collection, ListOptions(namespace=part.name)):
+                if found := await self._stranger(collection, ListOptions(namespace=ref.name)):
                     return found
             return ""
-        plural, _, group = part.name.partition(".")
+        plural, _, group = ref.name.partition(".")
         defined = self.kinds.at_edge(GroupResource(group, plural))
         return "" if defined is None else await self._stranger(defined, EVERYTHING)
 

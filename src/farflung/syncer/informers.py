@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 from farflung.apis.names import Collection
 from farflung.client.rest import EVERYTHING, Client, ListOptions
 from farflung.machinery.errors import Obj
-from farflung.placement.names import GroupResource, Part
+from farflung.placement.names import GroupResource, ObjectRef
 from farflung.runtime.cache import CacheChange, Key
 from farflung.runtime.informer import Informer
 from farflung.runtime.reflector import Environment
@@ -28,7 +28,9 @@ def never(resource: GroupResource, collection: Collection, informer: Informer[T]
 
 @dataclass(frozen=True, slots=True)
 class InformerHandlers(Generic[T]):
-    changed: Callable[[Part, str, T | None], None]  #: the object, its logical cluster, its new value; None: deleted
+    changed: Callable[
+        [ObjectRef, str, T | None], None
+    ]  #: the object, its logical cluster, its new value; None: deleted
     failed: Callable[[GroupResource, Exception], None]
     listed: Callable[[GroupResource], None] = lambda resource: None  #: after the first list of a kind
     relisted: Callable[[], None] = lambda: None  #: when the server cannot resume a watch
@@ -56,7 +58,7 @@ class KindInformers(Generic[T]):
         self._collections: dict[GroupResource, Collection] = {}
         self._informers: dict[GroupResource, Informer[T]] = {}
         self._running: dict[GroupResource, asyncio.Task[None]] = {}
-        self._objects: dict[GroupResource, dict[Part, T]] = {}
+        self._objects: dict[GroupResource, dict[ObjectRef, T]] = {}
         self._errors: dict[GroupResource, Exception] = {}
         self._listed: set[GroupResource] = set()
 
@@ -82,7 +84,7 @@ class KindInformers(Generic[T]):
         self._informers[resource] = informer
         self._handlers.resume(resource, collection, informer)
         for key, value in informer.cache.items():
-            self._objects[resource][Part(resource, key.namespace, key.name)] = value
+            self._objects[resource][ObjectRef(resource, key.namespace, key.name)] = value
         informer.subscribe(lambda change: self._handle(resource, informer, change))
         running = self._run(resource, informer)
         self._running[resource] = group.create_task(running, name=f"informer of {collection.plural}")
@@ -109,20 +111,20 @@ class KindInformers(Generic[T]):
     def _handle(self, resource: GroupResource, informer: Informer[T], change: CacheChange[T]) -> None:
         if self._informers.get(resource) is not informer:
             return  # it was stopped, and another one may have been started since
-        part = Part(resource, change.key.namespace, change.key.name)
+        ref = ObjectRef(resource, change.key.namespace, change.key.name)
         objects = self._objects[resource]
         if change.new is not None:
-            objects[part] = change.new
+            objects[ref] = change.new
         else:
-            objects.pop(part, None)
-        self._handlers.changed(part, change.key.cluster, change.new)
+            objects.pop(ref, None)
+        self._handlers.changed(ref, change.key.cluster, change.new)
 
     # --- the cache --------------------------------------------------------------------------------
 
-    def get(self, part: Part) -> T | None:
-        return self._objects.get(part.resource, {}).get(part)
+    def get(self, ref: ObjectRef) -> T | None:
+        return self._objects.get(ref.resource, {}).get(ref)
 
-    def of(self, resource: GroupResource) -> Mapping[Part, T]:
+    def of(self, resource: GroupResource) -> Mapping[ObjectRef, T]:
         """All objects of a kind, as a live view."""
         return self._objects.get(resource, {})
 
@@ -152,9 +154,9 @@ class KindInformers(Generic[T]):
         if informer := self._informers.get(resource):
             informer.assume(written)
 
-    def forget(self, part: Part, cluster: str = "") -> None:
-        if informer := self._informers.get(part.resource):
-            informer.forget(Key(cluster, part.namespace, part.name))
+    def forget(self, ref: ObjectRef, cluster: str = "") -> None:
+        if informer := self._informers.get(ref.resource):
+            informer.forget(Key(cluster, ref.namespace, ref.name))
 
 
 #: facts of the journal

@@ -33,7 +33,7 @@ from farflung.lib.files import (
     sync_directory,
 )
 from farflung.lib.key_file import KeyFile, KeyFileError
-from farflung.placement.names import GroupResource, Part
+from farflung.placement.names import GroupResource, ObjectRef
 
 APPLICATION: Final = 0x66667379  #: SQLite's application_id of a journal: "ffsy"
 FORMAT: Final = 2  #: format 1 was not encrypted
@@ -238,7 +238,7 @@ STATE: Final = "insert or replace into fact values (?, ?, ?)"
 class JournalEntry:
     """One object: its copy as last observed, and what the syncer applied at the edge."""
 
-    part: Part
+    ref: ObjectRef
     version: str  #: of its API
     kind: str
     namespaced: bool
@@ -268,7 +268,7 @@ class WatchPosition:
 class _Changes:
     """Changes that are not in the file yet."""
 
-    entries: dict[Part, JournalEntry | None] = field(default_factory=dict)  #: None: dropped
+    entries: dict[ObjectRef, JournalEntry | None] = field(default_factory=dict)  #: None: dropped
     positions: dict[GroupResource, WatchPosition] = field(default_factory=dict)
     facts: dict[str, str] = field(default_factory=dict)
 
@@ -292,7 +292,7 @@ class Journal:
         self._writing = threading.Lock()  #: held while the connection is used
         self._noting = threading.Lock()  #: held while `_changes` is used, for a moment
         self._changes = _Changes()
-        self._entries: dict[GroupResource, dict[Part, JournalEntry]] = {}
+        self._entries: dict[GroupResource, dict[ObjectRef, JournalEntry]] = {}
         self._positions: dict[GroupResource, WatchPosition] = {}
         self._facts: dict[str, str] = {}
 
@@ -344,10 +344,10 @@ class Journal:
 
     # --- entries ----------------------------------------------------------------------------------
 
-    def get(self, part: Part) -> JournalEntry | None:
-        return self._entries.get(part.resource, {}).get(part)
+    def get(self, ref: ObjectRef) -> JournalEntry | None:
+        return self._entries.get(ref.resource, {}).get(ref)
 
-    def parts(self) -> Iterator[Part]:
+    def refs(self) -> Iterator[ObjectRef]:
         """Of all entries.  Do not put or drop entries while iterating."""
         for some in self._entries.values():
             yield from some
@@ -370,18 +370,18 @@ class Journal:
 
     def put(self, entry: JournalEntry) -> None:
         """Written to the file by the next `flush`."""
-        self._entries.setdefault(entry.part.resource, {})[entry.part] = entry
+        self._entries.setdefault(entry.ref.resource, {})[entry.ref] = entry
         with self._noting:
-            self._changes.entries[entry.part] = entry
+            self._changes.entries[entry.ref] = entry
 
-    def drop(self, part: Part) -> None:
-        some = self._entries.get(part.resource, {})
-        if some.pop(part, None) is None:
+    def drop(self, ref: ObjectRef) -> None:
+        some = self._entries.get(ref.resource, {})
+        if some.pop(ref, None) is None:
             return
         if not some:
-            del self._entries[part.resource]
+            del self._entries[ref.resource]
         with self._noting:
-            self._changes.entries[part] = None
+            self._changes.entries[ref] = None
 
     # --- positions of watches, and facts ----------------------------------------------------------
 
@@ -447,7 +447,7 @@ class Journal:
         connection = self._connection
         connection.execute("begin immediate")
         try:
-            connection.executemany(DROP, [_key(part) for part, entry in changes.entries.items() if entry is None])
+            connection.executemany(DROP, [_key(ref) for ref, entry in changes.entries.items() if entry is None])
             entries = (entry for entry in changes.entries.values() if entry is not None)
             connection.executemany(PUT, [_row(entry, self._ring) for entry in entries])
             connection.executemany(
@@ -474,7 +474,7 @@ class Journal:
         former: list[JournalEntry] = []
         for row in self._connection.execute("select * from entry"):
             entry = _entry(unsealed(row), self._ring)
-            self._entries.setdefault(entry.part.resource, {})[entry.part] = entry
+            self._entries.setdefault(entry.ref.resource, {})[entry.ref] = entry
             if key_id_of(row[-2]) != self._ring.first_id:
                 former.append(entry)
         for entry in former:
@@ -487,8 +487,8 @@ class Journal:
             self._facts[name] = value
 
 
-def _key(part: Part) -> tuple[str, str, str, str]:
-    return *part.resource, part.namespace, part.name
+def _key(ref: ObjectRef) -> tuple[str, str, str, str]:
+    return *ref.resource, ref.namespace, ref.name
 
 
 def _row(entry: JournalEntry, ring: KeyRing) -> Row:
@@ -497,7 +497,7 @@ def _row(entry: JournalEntry, ring: KeyRing) -> Row:
     content = msgspec.msgpack.encode((entry.desired, entry.applied, entry.owned, entry.returned))
     return sealed(
         (
-            *_key(entry.part),
+            *_key(entry.ref),
             entry.version,
             entry.kind,
             int(entry.namespaced),
@@ -509,7 +509,7 @@ def _row(entry: JournalEntry, ring: KeyRing) -> Row:
             int(entry.orphaned),
             int(entry.has_finalizer),
             entry.edge_uid,
-            ring.seal(content, _context(*_key(entry.part))),
+            ring.seal(content, _context(*_key(entry.ref))),
         )
     )
 
@@ -533,7 +533,7 @@ def _entry_of_format_1(row: Row) -> JournalEntry:
     group, plural, namespace, name, version, kind, namespaced, uid, revision, incarnation, desired, *others = row
     create_only, withdrawn, orphaned, has_finalizer, applied, owned, edge_uid, returned = others
     return JournalEntry(
-        part=Part(GroupResource(intern(group), intern(plural)), namespace, name),
+        ref=ObjectRef(GroupResource(intern(group), intern(plural)), namespace, name),
         version=intern(version),
         kind=intern(kind),
         namespaced=bool(namespaced),

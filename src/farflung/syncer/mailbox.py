@@ -12,7 +12,7 @@ from farflung.apis.kcp.names import CLUSTER_ANNOTATION, LOGICAL_CLUSTERS
 from farflung.client.errors import ClientError, NotFound, Unreachable
 from farflung.client.rest import Client, PatchType
 from farflung.machinery.errors import Obj
-from farflung.placement.names import THE_ONE, Part
+from farflung.placement.names import THE_ONE, ObjectRef
 from farflung.syncer.context import SyncerContext
 from farflung.syncer.copies import MailboxCopy
 from farflung.syncer.discovery import SharedKinds
@@ -52,43 +52,43 @@ class MailboxClient:
         if (metadata.get("annotations") or {}).get(CLUSTER_ANNOTATION) != incarnation:
             raise MailboxEndsError("the mailbox was replaced: objects of the former one stay at the edge")
 
-    async def add_finalizer(self, part: Part, copy: MailboxCopy) -> None:
-        await self._set_finalizers(part, copy, add=True)
+    async def add_finalizer(self, ref: ObjectRef, copy: MailboxCopy) -> None:
+        await self._set_finalizers(ref, copy, add=True)
 
-    async def remove_finalizer(self, part: Part, copy: MailboxCopy) -> None:
-        await self._set_finalizers(part, copy, add=False)
+    async def remove_finalizer(self, ref: ObjectRef, copy: MailboxCopy) -> None:
+        await self._set_finalizers(ref, copy, add=False)
 
-    async def _set_finalizers(self, part: Part, copy: MailboxCopy, *, add: bool) -> None:
-        collection = self.copies.collection(part.resource)
+    async def _set_finalizers(self, ref: ObjectRef, copy: MailboxCopy, *, add: bool) -> None:
+        collection = self.copies.collection(ref.resource)
         if collection is None:
-            raise MailboxEndsError(f"the mailbox does not serve {part.resource.resource}")
+            raise MailboxEndsError(f"the mailbox does not serve {ref.resource.resource}")
         finalizers, version = copy.finalizers, str(copy.revision)
-        with ignore_absence(part):
+        with ignore_absence(ref):
             if finalizers is None:
-                metadata = (await self.client.get(collection, part.name, part.namespace))["metadata"]
+                metadata = (await self.client.get(collection, ref.name, ref.namespace))["metadata"]
                 finalizers, version = tuple(metadata.get("finalizers") or ()), metadata["resourceVersion"]
             others = [one for one in finalizers if one != SYNCER_FINALIZER]
             wanted = [*others, SYNCER_FINALIZER] if add else others
             patch = {"metadata": {"uid": copy.uid, "resourceVersion": version, "finalizers": wanted}}
-            answer = await self.client.patch(collection, part.name, patch, part.namespace)
+            answer = await self.client.patch(collection, ref.name, patch, ref.namespace)
             if add or others:
-                self.copies.assume(part.resource, answer)
+                self.copies.assume(ref.resource, answer)
 
-    async def set_status(self, part: Part, copy: MailboxCopy, status: Obj) -> None:
+    async def set_status(self, ref: ObjectRef, copy: MailboxCopy, status: Obj) -> None:
         """Do nothing if the copy was deleted or replaced."""
-        collection = self.copies.collection(part.resource)
+        collection = self.copies.collection(ref.resource)
         if collection is None:
             return
-        subresource = "status" if self.kinds.has_status(part.resource, collection.version) else ""
+        subresource = "status" if self.kinds.has_status(ref.resource, collection.version) else ""
         patch = [
             {"op": "test", "path": "/metadata/uid", "value": copy.uid},
             {"op": "add", "path": "/status", "value": status},
         ]
-        with ignore_absence(part):
+        with ignore_absence(ref):
             answer = await self.client.patch(
-                collection, part.name, patch, part.namespace, subresource, how=PatchType.JSON
+                collection, ref.name, patch, ref.namespace, subresource, how=PatchType.JSON
             )
-            self.copies.assume(part.resource, answer)
+            self.copies.assume(ref.resource, answer)
 
 
 INCARNATION: Final = "incarnation"  #: fact of the journal: the last logical cluster of the mailbox

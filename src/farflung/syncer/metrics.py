@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from farflung.placement.names import Part
+from farflung.placement.names import ObjectRef
 from farflung.runtime.controller import Controller
 from farflung.syncer.status import StatusComposer
 
@@ -18,7 +18,7 @@ class SyncerMetrics(Collector):
     """Computed when Prometheus scrapes."""
 
     summary: StatusComposer
-    controllers: Sequence[Controller[Part]]
+    controllers: Sequence[Controller[ObjectRef]]
 
     def collect(self) -> list[Metric]:
         summary, written = self.summary, self.summary.downsync.writes

@@ -93,7 +93,7 @@ def synced_kinds(
 ) -> SyncedKinds:
     """`spec`: of the SyncerConfig `the-one`; `allowed`: kinds that the administrator names one by one."""
     wanted = parse_syncer_spec(spec)
-    down = _edge_kinds({*wanted.resources, *(part.resource for part in wanted.parts)})
+    down = _edge_kinds({*wanted.resources, *(ref.resource for ref in wanted.refs)})
     up = _edge_kinds(GroupResource(one.group, plural) for one in wanted.upsync for plural in one.resources)
     allowed, allowed_up = frozenset(allowed), frozenset(allowed_up)
     guarded = {one for one in down if one.group in GUARDED} - allowed

@@ -16,7 +16,7 @@ from farflung.client.errors import ClientError, Invalid, NotFound, Refused, Unre
 from farflung.client.rest import PatchType
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds, parse
-from farflung.placement.names import THE_ONE, GroupResource, Part
+from farflung.placement.names import THE_ONE, GroupResource, ObjectRef
 from farflung.placement.syncer_config import ANY
 from farflung.syncer.context import SyncerContext
 from farflung.syncer.lease import HEARTBEAT, ServedElsewhereError, holder_record
@@ -42,45 +42,45 @@ class SyncProblem:
 
 class Problems:
     def __init__(self) -> None:
-        self._known: dict[tuple[Part, Direction], SyncProblem] = {}
+        self._known: dict[tuple[ObjectRef, Direction], SyncProblem] = {}
 
     def __len__(self) -> int:
         """Number of objects with problems."""
-        return len({part for part, _ in self._known})
+        return len({ref for ref, _ in self._known})
 
-    def put(self, part: Part, direction: Direction, reason: str, message: str, now: datetime) -> bool:
+    def put(self, ref: ObjectRef, direction: Direction, reason: str, message: str, now: datetime) -> bool:
         """Returns whether the problem is new or differs from the last one."""
-        before = self._known.get((part, direction))
+        before = self._known.get((ref, direction))
         tries = 1 if before is None else before.tries + 1
         new = SyncProblem(reason, message[:LONGEST], now, tries)
-        self._known[part, direction] = new
+        self._known[ref, direction] = new
         return before is None or (before.reason, before.message) != (new.reason, new.message)
 
-    def clear(self, part: Part, direction: Direction) -> None:
-        self._known.pop((part, direction), None)
+    def clear(self, ref: ObjectRef, direction: Direction) -> None:
+        self._known.pop((ref, direction), None)
 
     def keep_kinds(self, resources: Set[GroupResource], direction: Direction) -> None:
         """Clear problems of whole kinds, except these."""
-        for part, one in list(self._known):
-            if part == all_of(part.resource) and one is direction and part.resource not in resources:
-                self.clear(part, direction)
+        for ref, one in list(self._known):
+            if ref == all_of(ref.resource) and one is direction and ref.resource not in resources:
+                self.clear(ref, direction)
 
     def listed(self) -> list[Obj]:
         """The first ones, sorted, in the format of a SyncerConfig's status."""
         found = sorted(self._known.items(), key=lambda one: one[0])[:MOST]
         return [
             {
-                "group": part.resource.group,
-                "resource": part.resource.resource,
-                "namespace": part.namespace,
-                "name": part.name,
+                "group": ref.resource.group,
+                "resource": ref.resource.resource,
+                "namespace": ref.namespace,
+                "name": ref.name,
                 "direction": direction.value,
                 "reason": trouble.reason,
                 "message": trouble.message,
                 "lastTry": format_seconds(trouble.last_try),
                 "tries": trouble.tries,
             }
-            for (part, direction), trouble in found
+            for (ref, direction), trouble in found
         ]
 
     def count_by_reason(self) -> Counter[tuple[str, str]]:
@@ -92,24 +92,24 @@ class Problems:
         return max(0, len(self._known) - MOST)
 
 
-def all_of(resource: GroupResource) -> Part:
+def all_of(resource: GroupResource) -> ObjectRef:
     """In place of an object: the whole kind."""
-    return Part(resource, "", ANY)
+    return ObjectRef(resource, "", ANY)
 
 
-def describe_error(part: Part, error: ClientError) -> tuple[str, str]:
+def describe_error(ref: ObjectRef, error: ClientError) -> tuple[str, str]:
     """Reason and message.  A server may quote the object that it refuses, so messages about Secrets are replaced."""
     reason = error.reason if isinstance(error, Refused) and error.reason else type(error).__name__
-    if part.resource == SECRETS and isinstance(error, Refused):
+    if ref.resource == SECRETS and isinstance(error, Refused):
         return reason, f"the server refused it with {error.status}; its message may contain the Secret and is omitted"
     return reason, str(error)
 
 
-def without_secrets(part: Part, error: ClientError) -> ClientError:
+def without_secrets(ref: ObjectRef, error: ClientError) -> ClientError:
     """The same error for logs."""
-    if part.resource != SECRETS or not isinstance(error, Refused):
+    if ref.resource != SECRETS or not isinstance(error, Refused):
         return error
-    _, message = describe_error(part, error)
+    _, message = describe_error(ref, error)
     return type(error)(error.status, error.reason, message, retry_after=error.retry_after)
 
 
@@ -117,20 +117,20 @@ class Progress:
     """For each kind, up to which resourceVersion of the mailbox everything is applied at the edge."""
 
     def __init__(self) -> None:
-        self._under_way: dict[GroupResource, dict[Part, int]] = {}
+        self._under_way: dict[GroupResource, dict[ObjectRef, int]] = {}
         self._latest: dict[GroupResource, int] = {}
 
-    def start(self, part: Part, revision: int) -> None:
+    def start(self, ref: ObjectRef, revision: int) -> None:
         """A copy has to be applied."""
-        self._under_way.setdefault(part.resource, {}).setdefault(part, revision)
-        self.advance(part.resource, revision)
+        self._under_way.setdefault(ref.resource, {}).setdefault(ref, revision)
+        self.advance(ref.resource, revision)
 
     def advance(self, resource: GroupResource, revision: int) -> None:
         self._latest[resource] = max(self._latest.get(resource, 0), revision)
 
-    def finish(self, part: Part) -> None:
+    def finish(self, ref: ObjectRef) -> None:
         """The copy is applied, or will not be."""
-        self._under_way.get(part.resource, {}).pop(part, None)
+        self._under_way.get(ref.resource, {}).pop(ref, None)
 
     @property
     def pending(self) -> int:

@@ -2,7 +2,7 @@
 
 scope = read_scope(configs, kinds)
 scope.resources                              kinds to watch in the mailbox → version of the API
-scope.covers(part)                           whether a copy is selected for downsync
+scope.covers(ref)                            whether a copy is selected for downsync
 scope.upsyncs(kind, namespace, name)         whether an object of the edge is selected for upsync
 scope.problems, scope.unknown                invalid parts, and kinds that no side serves
 
@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from farflung.machinery.errors import Obj
 from farflung.machinery.names import version_order
-from farflung.placement.names import NAMESPACES, GroupResource, Part
+from farflung.placement.names import NAMESPACES, GroupResource, ObjectRef
 from farflung.placement.syncer_config import ANY, ConfigFields, SyncerSpec, read_syncer_spec
 
 KindLookup = Callable[[str, str], tuple[str, bool] | None]  #: group and kind → plural, and whether it is namespaced
@@ -53,14 +53,14 @@ class SyncScope:
     unknown: tuple[tuple[str, str], ...] = ()  #: groups and kinds without a plural, sorted
     problems: tuple[str, ...] = ()  #: sentences, sorted
     _whole: Mapping[GroupResource, tuple[frozenset[str], ...]] = field(default_factory=dict)  #: namespaces
-    _parts: frozenset[Part] = frozenset()  #: single objects; a namespace or a name may be `*`
+    _refs: frozenset[ObjectRef] = frozenset()  #: single objects; a namespace or a name may be `*`
     _namespaces: frozenset[str] = _NOTHING  #: namespaces of selected objects
     _upsync: Mapping[GroupResource, tuple[UpsyncSelector, ...]] = field(default_factory=dict)
 
-    def covers(self, part: Part) -> bool:
+    def covers(self, ref: ObjectRef) -> bool:
         """Whether a copy is selected for downsync."""
-        resource, namespace, name = part
-        if part in self._parts or Part(resource, namespace, ANY) in self._parts:
+        resource, namespace, name = ref
+        if ref in self._refs or ObjectRef(resource, namespace, ANY) in self._refs:
             return True
         if resource == NAMESPACES:
             return not namespace and (name in self._namespaces or ANY in self._namespaces)
@@ -68,7 +68,7 @@ class SyncScope:
             return False
         if any(namespace in some or ANY in some for some in self._whole.get(resource, ())):
             return True
-        return Part(resource, ANY, name) in self._parts or Part(resource, ANY, ANY) in self._parts
+        return ObjectRef(resource, ANY, name) in self._refs or ObjectRef(resource, ANY, ANY) in self._refs
 
     def upsyncs(self, resource: GroupResource, namespace: str, name: str) -> bool:
         """Whether an object of the edge is selected for upsync."""
@@ -96,7 +96,7 @@ class _ScopeReader:
         self._kinds = kinds
         self._versions: dict[GroupResource, str] = {}
         self._whole: dict[GroupResource, set[frozenset[str]]] = {}
-        self._parts: set[Part] = set()
+        self._refs: set[ObjectRef] = set()
         self._namespaces: set[str] = set()
         self._upsync: dict[tuple[str, frozenset[str], frozenset[str]], set[str]] = {}
         self._unknown: set[tuple[str, str]] = set()
@@ -121,7 +121,7 @@ class _ScopeReader:
             tuple(sorted(self._unknown)),
             tuple(problems) if left <= 0 else (*problems[:MOST_PROBLEMS], f"… and {left} more"),
             {resource: tuple(sorted(some, key=sorted)) for resource, some in self._whole.items()},
-            frozenset(self._parts),
+            frozenset(self._refs),
             frozenset(self._namespaces),
             {resource: tuple(some) for resource, some in by_resource.items()},
         )
@@ -141,8 +141,8 @@ class _ScopeReader:
         for resource in spec.resources if spec.namespaces else ():
             self._watch(resource, spec.versions.get(resource, ""))
             self._whole.setdefault(resource, set()).add(spec.namespaces)
-        for part in spec.parts:
-            self._select(part, spec.versions.get(part.resource, ""))
+        for ref in spec.refs:
+            self._select(ref, spec.versions.get(ref.resource, ""))
         for one in spec.upsync:
             if one.resources and one.names:
                 key = one.group, frozenset(one.resources), frozenset(one.namespaces)
@@ -151,18 +151,18 @@ class _ScopeReader:
     # --- EdgeSyncConfigs --------------------------------------------------------------------------
 
     def _add_downsynced(self, where: str, one: Obj) -> None:
-        part = self._named_object(where, one)
+        ref = self._named_object(where, one)
         version = self._fields.version(where, one, "version")
-        if part and version is not None:
-            self._select(part, version)
+        if ref and version is not None:
+            self._select(ref, version)
 
     def _add_upsynced(self, where: str, one: Obj) -> None:
-        if part := self._named_object(where, one):
-            namespaces = frozenset([part.namespace]) if part.namespace else _NOTHING
-            key = part.resource.group, frozenset([part.resource.resource]), namespaces
-            self._upsync.setdefault(key, set()).add(part.name)
+        if ref := self._named_object(where, one):
+            namespaces = frozenset([ref.namespace]) if ref.namespace else _NOTHING
+            key = ref.resource.group, frozenset([ref.resource.resource]), namespaces
+            self._upsync.setdefault(key, set()).add(ref.name)
 
-    def _named_object(self, where: str, one: Obj) -> Part | None:
+    def _named_object(self, where: str, one: Obj) -> ObjectRef | None:
         fields = self._fields
         group = fields.group(where, one, "group")
         kind, name, namespace = (fields.text(one, key, f"{where}.") for key in ("kind", "name", "namespace"))
@@ -179,15 +179,15 @@ class _ScopeReader:
         if namespaced and not namespace:
             fields.missing(f"{where}.namespace", f"is missing, and objects of kind {kind} are in namespaces")
             return None
-        return Part(GroupResource(group, plural), namespace if namespaced else "", name)
+        return ObjectRef(GroupResource(group, plural), namespace if namespaced else "", name)
 
     # --- selection --------------------------------------------------------------------------------
 
-    def _select(self, part: Part, version: str) -> None:
-        self._watch(part.resource, version)
-        self._parts.add(part)
-        if part.namespace:
-            self._namespaces.add(part.namespace)
+    def _select(self, ref: ObjectRef, version: str) -> None:
+        self._watch(ref.resource, version)
+        self._refs.add(ref)
+        if ref.namespace:
+            self._namespaces.add(ref.namespace)
 
     def _watch(self, resource: GroupResource, version: str) -> None:
         """In the newest requested version."""

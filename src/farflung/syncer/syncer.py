@@ -15,7 +15,7 @@ from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
-from farflung.placement.names import GroupResource, Part
+from farflung.placement.names import GroupResource, ObjectRef
 from farflung.runtime.controller import Controller
 from farflung.runtime.reflector import Environment
 from farflung.syncer.configuration import REPORTED, ConfigInformers
@@ -95,7 +95,7 @@ class Syncer:
             EdgeClient(self._options.edge, self._kinds, self._downsynced),
             self.problems,
             self.progress,
-            lambda part: self._configuration.scope.covers(part),
+            lambda ref: self._configuration.scope.covers(ref),
         )
         self._definitions = UpsyncedDefinitions(context, self._discovery.definition_state, self._on_definition)
         self.upsync = Upsync(
@@ -166,14 +166,14 @@ class Syncer:
             InformerHandlers(self._on_edge_object, self._on_edge_error, lambda resource: self.upsync.enqueue_all()),
         )
 
-    def _controller(self, name: str, reconcile: Callable[[Part, int], Any]) -> Controller[Part]:
-        async def reconcile_and_report(part: Part, worker: int) -> float | None:
+    def _controller(self, name: str, reconcile: Callable[[ObjectRef, int], Any]) -> Controller[ObjectRef]:
+        async def reconcile_and_report(ref: ObjectRef, worker: int) -> float | None:
             await self._lease.held.wait()
             try:
-                again: float | None = await reconcile(part, worker)
+                again: float | None = await reconcile(ref, worker)
                 return again
             except ClientError as error:
-                raise without_secrets(part, error) from None
+                raise without_secrets(ref, error) from None
             finally:
                 self._reporter.notify()
 
@@ -188,23 +188,23 @@ class Syncer:
 
     # --- events -----------------------------------------------------------------------------------
 
-    def _on_copy(self, part: Part, cluster: str, copy: MailboxCopy | None) -> None:
+    def _on_copy(self, ref: ObjectRef, cluster: str, copy: MailboxCopy | None) -> None:
         if copy is not None and not self._is_ours(cluster):
             return
-        self.downsync.on_copy(part, cluster, copy)
-        if not self._downsync_watches.has_entries(part.resource) and self._journal.get(part) is not None:
+        self.downsync.on_copy(ref, cluster, copy)
+        if not self._downsync_watches.has_entries(ref.resource) and self._journal.get(ref) is not None:
             self._replan.set()
         self._reporter.notify()
 
-    def _on_object(self, part: Part, cluster: str, obj: Obj | None) -> None:
-        self.downsync.on_object(part, cluster, obj)
+    def _on_object(self, ref: ObjectRef, cluster: str, obj: Obj | None) -> None:
+        self.downsync.on_object(ref, cluster, obj)
 
-    def _on_upsynced(self, part: Part, cluster: str, obj: Obj | None) -> None:
+    def _on_upsynced(self, ref: ObjectRef, cluster: str, obj: Obj | None) -> None:
         if obj is None or self._is_ours(cluster):
-            self.upsync.on_change(part, cluster, obj)
+            self.upsync.on_change(ref, cluster, obj)
 
-    def _on_edge_object(self, part: Part, cluster: str, obj: Obj | None) -> None:
-        self.upsync.on_change(part, cluster, obj)
+    def _on_edge_object(self, ref: ObjectRef, cluster: str, obj: Obj | None) -> None:
+        self.upsync.on_change(ref, cluster, obj)
 
     def _on_definition(self) -> None:
         """The mailbox has another definition, which may not prune fields any more."""
@@ -233,11 +233,11 @@ class Syncer:
         self.problems.clear(all_of(resource), Direction.DOWN)
         self.upsync.enqueue_all()
 
-    def _accepts(self, part: Part, cluster: str, config: Obj) -> bool:
+    def _accepts(self, ref: ObjectRef, cluster: str, config: Obj) -> bool:
         """Whether a configuration counts: it is in our mailbox, and no other syncer serves it."""
         if not self._is_ours(cluster):
             return False
-        if part == REPORTED:
+        if ref == REPORTED:
             if not self._lease.check(config):
                 return False
             self._reporter.load_last(config)
@@ -416,8 +416,8 @@ class Syncer:
         if self._upsync_watches.plan(group, wanted, is_known=is_known, is_mailbox_known=is_mailbox_known):
             lacking.add("mailbox")
         if is_known and is_mailbox_known:
-            for part in self._definitions.plan(self._upsync_watches.named):
-                self.upsync.on_change(part, "", None)
+            for ref in self._definitions.plan(self._upsync_watches.named):
+                self.upsync.on_change(ref, "", None)
         self.problems.keep_kinds(self._synced_kinds(), Direction.DOWN)
         self._remember_kinds()
         self._reporter.notify()
@@ -448,9 +448,9 @@ class Syncer:
         """Copies that were not selected before may be now."""
         copies = self._copies.informers
         for resource in copies.kinds():
-            for part, copy in list(copies.of(resource).items()):
-                if self._journal.get(part) is None:
-                    self.downsync.on_copy(part, self._identity.last_cluster, copy)
+            for ref, copy in list(copies.of(resource).items()):
+                if self._journal.get(ref) is None:
+                    self.downsync.on_copy(ref, self._identity.last_cluster, copy)
         known = copies.kinds()
         if known and all(map(copies.is_listed, known)) and not self._orphans.count():
             self._journal.set_fact(SUSPICION, "")

@@ -36,7 +36,7 @@ from farflung.client.discovery import discover
 from farflung.client.rest import Client
 from farflung.machinery.errors import Obj
 from farflung.placement.feeds import copied_kinds
-from farflung.placement.names import GroupResource, Part
+from farflung.placement.names import GroupResource, ObjectRef
 from farflung.placement.project import stripped
 from farflung.placement.select import UpsyncSet
 from farflung.placement.syncer_config import spec_of
@@ -70,7 +70,7 @@ EVERYTHING = {
     **OUTSIDE,
     **{resource: f"/{'api' if v == 'v1' else 'apis'}/{v}/{plural}" for resource, (plural, v) in INSIDE.items()},
 }
-WIDGET_DEFINITION = Part(DEFINITION, "", "widgets.example.org")
+WIDGET_DEFINITION = ObjectRef(DEFINITION, "", "widgets.example.org")
 UPSYNC = {"apiGroup": "group1.test", "resources": ["sprockets"], "namespaces": ["orbital"], "names": ["*"]}
 CUSTOM = {"edge.kcp.io/expand-parameters": "true", "edge.kcp.io/customizer": "one/cz"}
 
@@ -86,7 +86,7 @@ class What(NamedTuple):
     """What a placement says, and the same as a function."""
 
     spec: Obj
-    selects: Callable[[Part, Obj, Obj | None], How | None]  #: a part, the object, its namespace
+    selects: Callable[[ObjectRef, Obj, Obj | None], How | None]  #: a part, the object, its namespace
     whole: Callable[[Obj], bool] = lambda _: False  #: whether all in a namespace goes
 
 
@@ -101,7 +101,7 @@ def is_prod(obj: Obj | None) -> bool:
 WHATS = [
     What(
         {"namespaceSelector": PROD},
-        lambda part, obj, around: How(whole=True) if part.namespace and is_prod(around) else None,
+        lambda ref, obj, around: How(whole=True) if ref.namespace and is_prod(around) else None,
         is_prod,
     ),
     What(
@@ -114,18 +114,19 @@ WHATS = [
             ],
             "upsync": [UPSYNC],
         },
-        lambda part, obj, around: (
+        lambda ref, obj, around: (
             How(whole=True)
-            if part.namespace and is_prod(around)
+            if ref.namespace and is_prod(around)
             else How()
-            if part in (Part(BINDING, "", "kube"), Part(SPACE, "", "one")) or (part.resource == ROLES and is_prod(obj))
+            if ref in (ObjectRef(BINDING, "", "kube"), ObjectRef(SPACE, "", "one"))
+            or (ref.resource == ROLES and is_prod(obj))
             else None
         ),
         is_prod,
     ),
     What(
         {"downsync": [{"apiGroup": "", "resources": ["configmaps"], "labelSelectors": [PROD]}]},
-        lambda part, obj, around: How() if part.resource == MAPS and is_prod(obj) else None,
+        lambda ref, obj, around: How() if ref.resource == MAPS and is_prod(obj) else None,
     ),
     What(
         {
@@ -134,11 +135,11 @@ WHATS = [
                 {"apiGroup": "example.org", "namespaceSelectors": [PROD]},
             ]
         },
-        lambda part, obj, around: (
+        lambda ref, obj, around: (
             How(create_only=True)
-            if part.resource == SECRETS and part.namespace == "one"
+            if ref.resource == SECRETS and ref.namespace == "one"
             else How()
-            if part.resource == WIDGETS and is_prod(around)
+            if ref.resource == WIDGETS and is_prod(around)
             else None
         ),
     ),
@@ -155,7 +156,7 @@ class Model:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.objects: dict[str, dict[Part, Obj]] = {}
+        self.objects: dict[str, dict[ObjectRef, Obj]] = {}
         self.placements: dict[tuple[str, str], tuple[What, list[str]]] = {}
         self.statuses: dict[tuple[str, str], Obj] = {}  #: of the placements
         self.locations: dict[str, Obj] = {}
@@ -185,96 +186,96 @@ class Model:
 
     # --- what is wanted ---------------------------------------------------------------------------
 
-    def selected(self, cluster: str, what: What) -> dict[Part, How]:
-        found: dict[Part, How] = {}
-        for part, obj in self.objects[cluster].items():
-            around = self.objects[cluster].get(Part(SPACE, "", part.namespace)) if part.namespace else None
+    def selected(self, cluster: str, what: What) -> dict[ObjectRef, How]:
+        found: dict[ObjectRef, How] = {}
+        for ref, obj in self.objects[cluster].items():
+            around = self.objects[cluster].get(ObjectRef(SPACE, "", ref.namespace)) if ref.namespace else None
             if (
-                part.resource == CUSTOMIZER
-                or is_system(part)
+                ref.resource == CUSTOMIZER
+                or is_system(ref)
                 or is_going(obj)
-                or (part.namespace and (around is None or is_going(around)))
+                or (ref.namespace and (around is None or is_going(around)))
             ):
                 continue
-            if PROJECTED not in labels_of(obj) and (how := what.selects(part, obj, around)):
-                found[part] = how
+            if PROJECTED not in labels_of(obj) and (how := what.selects(ref, obj, around)):
+                found[ref] = how
         return found
 
     def whole(self, cluster: str, what: What) -> set[str]:
-        spaces = {part.name: obj for part, obj in self.objects[cluster].items() if part.resource == SPACE}
+        spaces = {ref.name: obj for ref, obj in self.objects[cluster].items() if ref.resource == SPACE}
         return {name for name, obj in spaces.items() if not is_going(obj) and what.whole(obj)}
 
-    def keeper(self, box: str, part: Part) -> str:
+    def keeper(self, box: str, ref: ObjectRef) -> str:
         """The parent that keeps a name in a mailbox: the one with copies there.  Empty: none yet."""
-        kept = unit_of(part)
+        kept = unit_of(ref)
         there = self.objects[self.world.boxes[box]].items()
         marks = {mark for other, obj in there if unit_of(other) == kept for mark in marks_of(obj)}
-        assert len(marks) <= 1, (box, part, marks)
+        assert len(marks) <= 1, (box, ref, marks)
         return marks.pop() if marks else ""
 
-    def permits(self, box: str, part: Part, cluster: str) -> bool:
-        if part.resource in (DEFINITION, BINDING):
+    def permits(self, box: str, ref: ObjectRef, cluster: str) -> bool:
+        if ref.resource in (DEFINITION, BINDING):
             return True  # all have the same content
-        return self.keeper(box, part) in ("", self.world.families[cluster])
+        return self.keeper(box, ref) in ("", self.world.families[cluster])
 
-    def wanted(self, box: str) -> dict[Part, dict[str, How | None]]:
+    def wanted(self, box: str) -> dict[ObjectRef, dict[str, How | None]]:
         """Why each part should be in a mailbox: the clusters of placements, and how it is selected there."""
         found = {
-            part: {cluster: how for cluster, how in why.items() if self.permits(box, part, cluster)}
-            for part, why in self.asked(box).items()
+            ref: {cluster: how for cluster, how in why.items() if self.permits(box, ref, cluster)}
+            for ref, why in self.asked(box).items()
         }
-        return {part: why for part, why in found.items() if why}
+        return {ref: why for ref, why in found.items() if why}
 
-    def asked(self, box: str) -> dict[Part, dict[str, How | None]]:
+    def asked(self, box: str) -> dict[ObjectRef, dict[str, How | None]]:
         """The same without a regard to parents."""
-        found: dict[Part, dict[str, How | None]] = {}
+        found: dict[ObjectRef, dict[str, How | None]] = {}
         for (cluster, _), (what, led) in self.placements.items():
             if box not in led:
                 continue
             selected = self.selected(cluster, what)
-            needed = {Part(SPACE, "", part.namespace) for part in selected if part.namespace}
-            needed |= {Part(SPACE, "", name) for name in self.whole(cluster, what)}
-            needed |= {WIDGET_DEFINITION for part in selected if part.resource == WIDGETS}
-            needed |= {Part(BINDING, "", "kube") for part in selected if part.resource == DEPLOYMENTS}
-            for part in needed - selected.keys():
-                found.setdefault(part, {}).setdefault(cluster, None)
-            for part, how in selected.items():
-                before = found.setdefault(part, {}).get(cluster)
+            needed = {ObjectRef(SPACE, "", ref.namespace) for ref in selected if ref.namespace}
+            needed |= {ObjectRef(SPACE, "", name) for name in self.whole(cluster, what)}
+            needed |= {WIDGET_DEFINITION for ref in selected if ref.resource == WIDGETS}
+            needed |= {ObjectRef(BINDING, "", "kube") for ref in selected if ref.resource == DEPLOYMENTS}
+            for ref in needed - selected.keys():
+                found.setdefault(ref, {}).setdefault(cluster, None)
+            for ref, how in selected.items():
+                before = found.setdefault(ref, {}).get(cluster)
                 create_only = how.create_only or (before is not None and before.create_only)
-                found[part][cluster] = How(how.whole, create_only)
+                found[ref][cluster] = How(how.whole, create_only)
         return found
 
-    def expected(self, box: str) -> dict[Part, Obj | None]:
+    def expected(self, box: str) -> dict[ObjectRef, Obj | None]:
         """What should be in a mailbox with our mark; None: whatever it is."""
         there = self.objects[self.world.boxes[box]]
         wanted = self.wanted(box)
-        theirs = {part for part, obj in there.items() if PROJECTED not in labels_of(obj)}
-        found: dict[Part, Obj | None] = {}
-        for part, why in wanted.items():
-            content = self.content(box, part, why)
-            if content is not MISSING and part not in theirs:
-                found[part] = content
+        theirs = {ref for ref, obj in there.items() if PROJECTED not in labels_of(obj)}
+        found: dict[ObjectRef, Obj | None] = {}
+        for ref, why in wanted.items():
+            content = self.content(box, ref, why)
+            if content is not MISSING and ref not in theirs:
+                found[ref] = content
         # what somebody else put in keeps what is around it
-        for part in {Part(SPACE, "", part.namespace) for part in theirs if part.namespace and not is_system(part)}:
-            if part in there and part not in theirs:
-                found.setdefault(part, None)
-        for resource, bringer in ((WIDGETS, WIDGET_DEFINITION), (DEPLOYMENTS, Part(BINDING, "", "kube"))):
-            if bringer in there and bringer not in theirs and any(part.resource == resource for part in theirs):
+        for ref in {ObjectRef(SPACE, "", ref.namespace) for ref in theirs if ref.namespace and not is_system(ref)}:
+            if ref in there and ref not in theirs:
+                found.setdefault(ref, None)
+        for resource, bringer in ((WIDGETS, WIDGET_DEFINITION), (DEPLOYMENTS, ObjectRef(BINDING, "", "kube"))):
+            if bringer in there and bringer not in theirs and any(ref.resource == resource for ref in theirs):
                 found.setdefault(bringer, None)
-        for resource, bringer in ((WIDGETS, WIDGET_DEFINITION), (DEPLOYMENTS, Part(BINDING, "", "kube"))):
+        for resource, bringer in ((WIDGETS, WIDGET_DEFINITION), (DEPLOYMENTS, ObjectRef(BINDING, "", "kube"))):
             if bringer not in found and bringer not in theirs:
-                found = {part: content for part, content in found.items() if part.resource != resource}
+                found = {ref: content for ref, content in found.items() if ref.resource != resource}
         return found
 
-    def content(self, box: str, part: Part, why: dict[str, How | None]) -> Obj | None:
+    def content(self, box: str, ref: ObjectRef, why: dict[str, How | None]) -> Obj | None:
         """Without our marks.  MISSING: nowhere is anything of it; None: whatever is there."""
         chosen = [cluster for cluster, how in why.items() if how is not None]
-        if part.resource == SPACE and not chosen:
-            return {"metadata": {"name": part.name}}
+        if ref.resource == SPACE and not chosen:
+            return {"metadata": {"name": ref.name}}
         sources = [
             Source(cluster, obj)
-            for cluster in (chosen if part.resource == SPACE else why)
-            if (obj := self.objects[cluster].get(part)) is not None and not is_going(obj)
+            for cluster in (chosen if ref.resource == SPACE else why)
+            if (obj := self.objects[cluster].get(ref)) is not None and not is_going(obj)
             if PROJECTED not in labels_of(obj)
         ]
         if not sources:
@@ -288,7 +289,7 @@ class Model:
 
     def customized(self, box: str, sources: list[Source], obj: Obj) -> Obj | None:
         latest = max(sources, key=lambda one: int(one.obj["metadata"]["resourceVersion"]))
-        customizer = self.objects[latest.cluster].get(Part(CUSTOMIZER, "one", "cz"))
+        customizer = self.objects[latest.cluster].get(ObjectRef(CUSTOMIZER, "one", "cz"))
         value = customizer["replacements"][0]["value"] if customizer is not None else "broken"
         if value == "broken":
             return None
@@ -300,37 +301,37 @@ class Model:
         """What its syncer should be told."""
         namespaces: set[str] = set()
         resources: dict[GroupResource, str] = {}
-        parts: set[Part] = set()
+        refs: set[ObjectRef] = set()
         upsync: set[UpsyncSet] = set()
         for (cluster, _), (what, led) in self.placements.items():
             if box not in led:
                 continue
             whole, selected = self.whole(cluster, what), self.selected(cluster, what)
-            whole = {name for name in whole if self.permits(box, Part(SPACE, "", name), cluster)}
-            selected = {part: how for part, how in selected.items() if self.permits(box, part, cluster)}
+            whole = {name for name in whole if self.permits(box, ObjectRef(SPACE, "", name), cluster)}
+            selected = {ref: how for ref, how in selected.items() if self.permits(box, ref, cluster)}
             namespaces |= whole
             resources |= self.kinds[cluster] if whole else {}
-            parts |= {part for part, how in selected.items() if not how.whole}
-            if any(part.resource == WIDGETS for part in selected) and WIDGET_DEFINITION in self.objects[cluster]:
-                parts.add(WIDGET_DEFINITION)
+            refs |= {ref for ref, how in selected.items() if not how.whole}
+            if any(ref.resource == WIDGETS for ref in selected) and WIDGET_DEFINITION in self.objects[cluster]:
+                refs.add(WIDGET_DEFINITION)
             if "upsync" in what.spec:
                 upsync.add(UpsyncSet("group1.test", ("sprockets",), ("orbital",), ("*",)))
         there = self.objects[self.world.boxes[box]]
         versions = {MAPS: "v1", SECRETS: "v1", SPACE: "v1", ROLES: "v1", DEFINITION: "v1", BINDING: "v1alpha1"}
         if WIDGET_DEFINITION in there:
             versions[WIDGETS] = "v1"
-        if Part(BINDING, "", "kube") in there:
+        if ObjectRef(BINDING, "", "kube") in there:
             versions[DEPLOYMENTS] = "v1"
         return spec_of(
-            namespaces=namespaces, resources=resources, parts=parts, versions=versions | resources, upsync=upsync
+            namespaces=namespaces, resources=resources, refs=refs, versions=versions | resources, upsync=upsync
         )
 
 
 MISSING: Obj = {"missing": True}
 
 
-def unit_of(part: Part) -> Part:
-    return Part(SPACE, "", part.namespace) if part.namespace else part
+def unit_of(ref: ObjectRef) -> ObjectRef:
+    return ObjectRef(SPACE, "", ref.namespace) if ref.namespace else ref
 
 
 def marks_of(obj: Obj) -> list[str]:
@@ -369,8 +370,8 @@ class Separation:
             self.broken.append(f"{space} in {self._boxes[cluster]} has {found} since {key}")
 
 
-def is_system(part: Part) -> bool:
-    return part.name in ("kube-root-ca.crt", "default") and part.resource != SPACE
+def is_system(ref: ObjectRef) -> bool:
+    return ref.name in ("kube-root-ca.crt", "default") and ref.resource != SPACE
 
 
 def is_going(obj: Obj) -> bool:
@@ -396,13 +397,13 @@ def together(sources: list[Source]) -> Obj:
     return result
 
 
-async def objects_of(one: World, cluster: str) -> dict[Part, Obj]:
-    found: dict[Part, Obj] = {}
+async def objects_of(one: World, cluster: str) -> dict[ObjectRef, Obj]:
+    found: dict[ObjectRef, Obj] = {}
     customizers = {CUSTOMIZER: f"{EDGE}/customizers"}
     for resource, path in {**EVERYTHING, **customizers}.items():
         for obj in await one.items(cluster, path):
             metadata = obj["metadata"]
-            found[Part(resource, metadata.get("namespace", ""), metadata["name"])] = obj
+            found[ObjectRef(resource, metadata.get("namespace", ""), metadata["name"])] = obj
     return found
 
 
@@ -443,16 +444,16 @@ class History:
         """The first thing that is not as it should be."""
         model = await Model(self.world).read(self.placed)
         for box, cluster in self.world.boxes.items():
-            there = {part: obj for part, obj in model.objects[cluster].items() if PROJECTED in labels_of(obj)}
+            there = {ref: obj for ref, obj in model.objects[cluster].items() if PROJECTED in labels_of(obj)}
             expected = model.expected(box)
             if there.keys() != expected.keys():
                 missing, more = expected.keys() - there.keys(), there.keys() - expected.keys()
-                broken = {part for part in missing if expected[part] is None}
+                broken = {ref for ref in missing if expected[ref] is None}
                 if missing - broken or more:
                     return f"{box}: missing {[str(p) for p in missing]}, too many {[str(p) for p in more]}"
-            for part, content in expected.items():
-                if content is not None and not is_as(there[part], content):
-                    return f"{box}: {part} is {there[part]} and not {content}"
+            for ref, content in expected.items():
+                if content is not None and not is_as(there[ref], content):
+                    return f"{box}: {ref} is {there[ref]} and not {content}"
             config = await self.world.get(cluster, f"{EDGE}/syncerconfigs/the-one")
             if config is None or config["spec"] != model.told(box):
                 return f"{box}: its syncer is told {config and config['spec']} and not {model.told(box)}"
@@ -468,11 +469,11 @@ class History:
     async def let_go(self) -> None:
         """What is deleted, syncers take from their clusters."""
         for cluster in self.world.boxes.values():
-            for part, obj in (await objects_of(self.world, cluster)).items():
+            for ref, obj in (await objects_of(self.world, cluster)).items():
                 held = obj["metadata"].get("finalizers") or []
                 if is_going(obj) and SYNCER in held:
                     left = {"metadata": {"finalizers": [one for one in held if one != SYNCER]}}
-                    await self.world.patch(cluster, path_of(part), left)
+                    await self.world.patch(cluster, path_of(ref), left)
 
     async def right(self) -> bool:
         await self.let_go()
@@ -586,22 +587,22 @@ async def turns(count: int) -> None:
         await asyncio.sleep(0)
 
 
-def path_of(part: Part) -> str:
-    return f"{inside(part.namespace, *INSIDE[part.resource]) if part.namespace else OUTSIDE[part.resource]}/{part.name}"
+def path_of(ref: ObjectRef) -> str:
+    return f"{inside(ref.namespace, *INSIDE[ref.resource]) if ref.namespace else OUTSIDE[ref.resource]}/{ref.name}"
 
 
 async def disturb(one: World, what: str, box: str, number: int) -> None:
     """Somebody changes or deletes a copy, or a syncer holds it."""
     cluster = one.boxes[box]
     copies = [
-        part
-        for part, obj in (await objects_of(one, cluster)).items()
-        if PROJECTED in labels_of(obj) and (part.resource not in (SPACE, DEFINITION, BINDING) or what == "hold copy")
+        ref
+        for ref, obj in (await objects_of(one, cluster)).items()
+        if PROJECTED in labels_of(obj) and (ref.resource not in (SPACE, DEFINITION, BINDING) or what == "hold copy")
     ]
     if not copies:
         return
-    part = sorted(copies)[number % len(copies)]
-    path = path_of(part)
+    ref = sorted(copies)[number % len(copies)]
+    path = path_of(ref)
     if what == "no copy":
         await one.delete(cluster, path)
         return
@@ -611,7 +612,7 @@ async def disturb(one: World, what: str, box: str, number: int) -> None:
         await one.patch(cluster, path, {"metadata": {"finalizers": [*before, SYNCER]}})
         return
     change: Obj = {"metadata": {"labels": {"env": None, "theirs": "1"}, "annotations": {PROJECTION: None}}}
-    if part.resource == MAPS:
+    if ref.resource == MAPS:
         change["data"] = {"k0": "theirs", "more": "theirs"}
     await one.patch(cluster, path, change)
 

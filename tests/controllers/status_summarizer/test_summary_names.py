@@ -16,7 +16,7 @@ from farflung.controllers.status_summarizer.decide import (
     summary_namespace,
 )
 from farflung.machinery.names import dns_subdomain, label_value
-from farflung.placement.names import GroupResource, Part
+from farflung.placement.names import GroupResource, ObjectRef
 
 DEPLOYMENTS = GroupResource("apps", "deployments")
 INGRESSES = GroupResource("networking.k8s.io", "ingresses")
@@ -40,33 +40,33 @@ NEVER, ALWAYS, IF_REPORTING = Summarized.NEVER, Summarized.ALWAYS, Summarized.IF
 def test_a_summary_is_called_after_its_placement_and_its_object(
     placement: str, resource: GroupResource, name: str, expected: str
 ) -> None:
-    assert summary_name(placement, Part(resource, "default", name)) == expected
+    assert summary_name(placement, ObjectRef(resource, "default", name)) == expected
 
 
 def test_a_name_that_is_too_long_is_cut_and_has_a_hash_of_the_whole_one() -> None:
     full = f"all.pods.{'x' * 250}"
-    name = summary_name("all", Part(PODS, "default", "x" * 250))
+    name = summary_name("all", ObjectRef(PODS, "default", "x" * 250))
     assert name == f"{full[:242]}-{hashlib.sha256(full.encode()).hexdigest()[:10]}"
     assert len(name) == 253
 
 
 def test_a_name_that_just_fits_is_not_cut() -> None:
-    assert summary_name("all", Part(PODS, "default", "x" * 244)) == f"all.pods.{'x' * 244}"
+    assert summary_name("all", ObjectRef(PODS, "default", "x" * 244)) == f"all.pods.{'x' * 244}"
 
 
 def test_what_no_name_may_hold_is_replaced() -> None:
-    assert summary_name("all", Part(ROLES, "", "System:Node_x")).startswith(
+    assert summary_name("all", ObjectRef(ROLES, "", "System:Node_x")).startswith(
         "all.roles.rbac.authorization.k8s.io.system-node-x-"
     )
 
 
 def test_dots_do_not_make_two_objects_share_a_summary() -> None:
     named = [
-        summary_name("a", Part(PODS, "default", "pods.b")),
-        summary_name("a.pods", Part(PODS, "default", "b")),
-        summary_name("a", Part(GroupResource("pods", "pods"), "default", "b")),
-        summary_name("a", Part(DEPLOYMENTS, "default", "my.app")),
-        summary_name("a", Part(GroupResource("apps.my", "deployments"), "default", "app")),
+        summary_name("a", ObjectRef(PODS, "default", "pods.b")),
+        summary_name("a.pods", ObjectRef(PODS, "default", "b")),
+        summary_name("a", ObjectRef(GroupResource("pods", "pods"), "default", "b")),
+        summary_name("a", ObjectRef(DEPLOYMENTS, "default", "my.app")),
+        summary_name("a", ObjectRef(GroupResource("apps.my", "deployments"), "default", "app")),
     ]
     assert len(set(named)) == len(named)
 
@@ -78,26 +78,26 @@ kinds = st.sampled_from([DEPLOYMENTS, PODS, ROLES, WIDGETS, GroupResource("b", "
 
 @given(words, kinds, words)
 def test_names_and_labels_are_always_good(placement: str, resource: GroupResource, name: str) -> None:
-    part = Part(resource, "", name)
-    assert not dns_subdomain(summary_name(placement, part))
-    assert not [value for value in summary_labels(placement, part).values() if label_value(value)]
+    ref = ObjectRef(resource, "", name)
+    assert not dns_subdomain(summary_name(placement, ref))
+    assert not [value for value in summary_labels(placement, ref).values() if label_value(value)]
 
 
 @given(*[st.tuples(plain_words | words, kinds, plain_words | words)] * 2)
 def test_other_objects_have_other_summaries(
     one: tuple[str, GroupResource, str], other: tuple[str, GroupResource, str]
 ) -> None:
-    names = [summary_name(placement, Part(resource, "", name)) for placement, resource, name in (one, other)]
+    names = [summary_name(placement, ObjectRef(resource, "", name)) for placement, resource, name in (one, other)]
     assert (names[0] == names[1]) == (one == other)
 
 
 def test_a_summary_is_where_its_object_is() -> None:
-    assert summary_namespace(Part(PODS, "default", "one")) == "default"
-    assert summary_namespace(Part(WIDGETS, "", "one")) == "edge-status"
+    assert summary_namespace(ObjectRef(PODS, "default", "one")) == "default"
+    assert summary_namespace(ObjectRef(WIDGETS, "", "one")) == "edge-status"
 
 
 def test_labels_tell_what_a_summary_is_about() -> None:
-    assert summary_labels("edge-placement-s", Part(DEPLOYMENTS, "specialstuff", "speciald")) == {
+    assert summary_labels("edge-placement-s", ObjectRef(DEPLOYMENTS, "specialstuff", "speciald")) == {
         "edge.kcp.io/summary-placement": "edge-placement-s",
         "edge.kcp.io/summary-group": "apps",
         "edge.kcp.io/summary-resource": "deployments",
@@ -107,7 +107,7 @@ def test_labels_tell_what_a_summary_is_about() -> None:
 
 def test_a_label_has_the_beginning_and_a_hash_of_what_does_not_fit() -> None:
     long = [f"{'x' * 80}{end}" for end in "ab"]
-    found = [summary_labels("all", Part(PODS, "", name))["edge.kcp.io/summary-name"] for name in long]
+    found = [summary_labels("all", ObjectRef(PODS, "", name))["edge.kcp.io/summary-name"] for name in long]
     assert found[0] != found[1]
     assert all(len(value) == 63 and value.startswith("x" * 52 + "-") for value in found)
 

@@ -105,7 +105,7 @@ class PlacementTranslator:
         match work:
             case CopyKey():
                 try:
-                    request = next(iter(self._known.engine.requests(work.mailbox, work.part)), None)
+                    request = next(iter(self._known.engine.requests(work.mailbox, work.ref)), None)
                 except Exception:  # writing the copy fails in the same way, and has the engine rebuilt
                     return ""
                 return "" if request is None else request.placement.cluster

@@ -37,7 +37,7 @@ from farflung.placement import names, project
 from farflung.placement.feeds import DiscoveryCache, FeedViews, ObjectFeeds
 from farflung.placement.index import CopyKey, CopyReason
 from farflung.placement.keepers import SHARED_KINDS, unit_of
-from farflung.placement.names import NAMESPACES, THE_ONE, GroupResource, Part, PlacementKey, Source
+from farflung.placement.names import NAMESPACES, THE_ONE, GroupResource, ObjectRef, PlacementKey, Source
 from farflung.placement.project import CopyState, Desired, Projector, ServedVersions, SourceObject, agreed
 from farflung.placement.state import CONTAINER_KINDS, PlacementState, StatusKey, WorkKey
 from farflung.placement.syncer_config import SyncerSpecs
@@ -70,7 +70,7 @@ class SourceReader:
 
     async def read(self, copy: CopyKey, observed: list[tuple[str, ObservedObject]]) -> tuple[list[SourceObject], str]:
         """The objects, and why others are left out.  `observed`: by cluster.  Raises ClientError."""
-        resource = copy.part.resource
+        resource = copy.ref.resource
         offers: list[ServedVersions] = []
         for cluster, seen in observed:
             versions = await self._serving.versions(cluster, resource) or (seen.api_version,)
@@ -78,25 +78,25 @@ class SourceReader:
         agreement = agreed(offers, self._agreed.get((copy.mailbox, resource)))
         self._agreed[copy.mailbox, resource] = agreement.version
         found = [
-            await self._read_one(agreement.version, cluster, copy.part, seen)
+            await self._read_one(agreement.version, cluster, copy.ref, seen)
             for cluster, seen in observed
             if cluster not in agreement.dropped
         ]
         return [one for one in found if one is not None], agreement.conflict
 
-    async def _read_one(self, version: str, cluster: str, part: Part, seen: ObservedObject) -> SourceObject | None:
+    async def _read_one(self, version: str, cluster: str, ref: ObjectRef, seen: ObservedObject) -> SourceObject | None:
         """None if the object was deleted."""
         if version == seen.api_version:
-            return self._projector.stripped(cluster, part, seen)
-        remembered = self._projector.remembered(cluster, part, seen.version, version)
+            return self._projector.stripped(cluster, ref, seen)
+        remembered = self._projector.remembered(cluster, ref, seen.version, version)
         if remembered is not None:
             return remembered
-        collection = Collection(part.resource.group, version, part.resource.resource, "")
+        collection = Collection(ref.resource.group, version, ref.resource.resource, "")
         try:
-            obj = await self._everywhere.workspace(cluster).get(collection, part.name, part.namespace)
+            obj = await self._everywhere.workspace(cluster).get(collection, ref.name, ref.namespace)
         except NotFound:
             return None
-        return self._projector.remember(cluster, part, seen.version, version, obj)
+        return self._projector.remember(cluster, ref, seen.version, version, obj)
 
 
 Report = Callable[[CopyKey, Mapping[PlacementKey, list[PlacementProblem]]], None]
@@ -129,8 +129,8 @@ class Copier:
 
     async def copy(self, copy: CopyKey) -> float | None:
         """Seconds after which to reconcile again, or None.  Raises ClientError, without values of Secrets."""
-        if copy.part.namespace:  # the deletion of its namespace would delete a new copy too
-            while ending := self._ending.get(CopyKey(copy.mailbox, Part(NAMESPACES, "", copy.part.namespace))):
+        if copy.ref.namespace:  # the deletion of its namespace would delete a new copy too
+            while ending := self._ending.get(CopyKey(copy.mailbox, ObjectRef(NAMESPACES, "", copy.ref.namespace))):
                 await ending.wait()
         state = self._known.copy_state(copy)
         if state is None:
@@ -192,7 +192,7 @@ class Copier:
 
     def _report_unserved(self, copy: CopyKey, state: CopyState) -> float | None:
         """Report the kind, unless a binding or definition may still serve it."""
-        resource, sources = copy.part.resource, sorted({one.cluster for one in state.placements})
+        resource, sources = copy.ref.resource, sorted({one.cluster for one in state.placements})
         left = self._known.neighbors.serving_delay(copy.mailbox, state.cluster, resource, sources, self._now())
         unknown = PlacementProblem(names.NOT_SERVED, f"{_at(copy)}the mailbox does not serve {resource}")
         self._report(copy, state, [] if left else [unknown])
@@ -210,7 +210,7 @@ class Copier:
                 answer = await client.update(collection, changed)
                 self._log_write("Updated", copy)
                 self._feeds.assume(served, answer)
-                if copy.part.resource in SHARED_KINDS and self._known.keepers.is_contested(copy.mailbox):
+                if copy.ref.resource in SHARED_KINDS and self._known.keepers.is_contested(copy.mailbox):
                     self._enqueue({copy})  # the sources of other families agree with it by now, or no longer
         except AlreadyExists:
             return  # an event follows
@@ -222,30 +222,30 @@ class Copier:
     async def _create(self, copy: CopyKey, state: CopyState, served: Source, wanted: Obj) -> None:
         """Nothing if its namespace, or the object that serves its kind, is terminating, or if another family keeps its
         name by now: an event follows."""
-        part, keepers, client = copy.part, self._known.keepers, self._everywhere.workspace(state.cluster)
-        if self._known.neighbors.is_closing(state.cluster, part):
+        ref, keepers, client = copy.ref, self._known.keepers, self._everywhere.workspace(state.cluster)
+        if self._known.neighbors.is_closing(state.cluster, ref):
             return
-        if not keepers.begin_creation(copy.mailbox, part, state.placements):
+        if not keepers.begin_creation(copy.mailbox, ref, state.placements):
             return
         try:
-            namespace = Part(NAMESPACES, "", part.namespace)
-            if part.namespace and self._known.world.get(state.cluster, namespace) is None:
+            namespace = ObjectRef(NAMESPACES, "", ref.namespace)
+            if ref.namespace and self._known.world.get(state.cluster, namespace) is None:
                 await self.copy(CopyKey(copy.mailbox, namespace))
-            answer = await client.create(served.collection_in(wanted["apiVersion"]), wanted, part.namespace)
+            answer = await client.create(served.collection_in(wanted["apiVersion"]), wanted, ref.namespace)
             self._log_write("Created", copy)
             self._feeds.assume(served, answer)
         finally:
-            if keepers.end_creation(copy.mailbox, part):
-                self._enqueue(self._known.keeper_changed(copy.mailbox, unit_of(part)))
+            if keepers.end_creation(copy.mailbox, ref):
+                self._enqueue(self._known.keeper_changed(copy.mailbox, unit_of(ref)))
 
     async def _can_be_replaced(self, copy: CopyKey, client: Client, collection: Collection, wanted: Obj) -> bool:
         """Whether a copy with immutable fields can be deleted and created again.  A dry run of the creation
         validates the object before it answers AlreadyExists."""
         left_alone = wanted["metadata"]["annotations"].get(DOWNSYNC_OVERWRITE) == project.NEVER
-        if copy.part.resource in CONTAINER_KINDS or left_alone:
+        if copy.ref.resource in CONTAINER_KINDS or left_alone:
             return False
         try:
-            await client.with_dry_run().create(collection, wanted, copy.part.namespace)
+            await client.with_dry_run().create(collection, wanted, copy.ref.namespace)
         except AlreadyExists:
             return True
         return False
@@ -260,7 +260,7 @@ class Copier:
             return
         if state.served is None:
             return  # deleted with its kind
-        if copy.part.resource not in CONTAINER_KINDS or not known.is_occupied(copy, cluster):
+        if copy.ref.resource not in CONTAINER_KINDS or not known.is_occupied(copy, cluster):
             await self._delete(copy, cluster, state.served, observed)
         elif observed.placements and not known.is_being_emptied(copy, cluster):
             # it is deleted later, when the objects in it are deleted by others
@@ -276,11 +276,11 @@ class Copier:
         return {key: found for key in observed.placements if (found := self._failing_objects(key.cluster))}
 
     async def _delete(self, copy: CopyKey, cluster: str, served: Source, observed: ObservedObject) -> None:
-        part, client, collection = copy.part, self._everywhere.workspace(cluster), served.collection_in(served.version)
+        ref, client, collection = copy.ref, self._everywhere.workspace(cluster), served.collection_in(served.version)
         ending = self._ending[copy] = asyncio.Event()
         try:
             answer = await client.delete(
-                collection, part.name, part.namespace, uid=observed.uid, version=str(observed.version)
+                collection, ref.name, ref.namespace, uid=observed.uid, version=str(observed.version)
             )
         except NotFound:
             return  # an event follows
@@ -291,22 +291,22 @@ class Copier:
         if (answer.get("metadata") or {}).get("deletionTimestamp"):
             self._feeds.assume(served, answer)  # it has finalizers; an event follows
         else:
-            self._feeds.forget(served, Key(cluster, part.namespace, part.name), observed.version)
+            self._feeds.forget(served, Key(cluster, ref.namespace, ref.name), observed.version)
 
     def _log_write(self, what: str, copy: CopyKey) -> None:
-        self._log.info(f"{what} object in mailbox workspace", v=3, mbwsName=copy.mailbox, object=str(copy.part))
+        self._log.info(f"{what} object in mailbox workspace", v=3, mbwsName=copy.mailbox, object=str(copy.ref))
 
 
 # --- problems -------------------------------------------------------------------------------------
 
 
 def _at(copy: CopyKey) -> str:
-    return names.located(copy.part, copy.mailbox)
+    return names.located(copy.ref, copy.mailbox)
 
 
 def _message(copy: CopyKey, error: Refused) -> str:
     """The message of the server may quote values, so that of Secrets is left out."""
-    return error.reason or str(error.status) if copy.part.resource == SECRETS else str(error)
+    return error.reason or str(error.status) if copy.ref.resource == SECRETS else str(error)
 
 
 def _not_a_copy(copy: CopyKey, wanted: list[CopyReason]) -> list[PlacementProblem]:
@@ -320,15 +320,15 @@ def refusal(copy: CopyKey, reason: str, destination: CopyDestination) -> str:
     """Names only objects of the placement's own workspace, and its Location."""
     if reason == names.KIND_IN_USE:
         return (
-            f"{_at(copy)}the mailbox of the Location {destination.location} serves {copy.part.resource} of "
+            f"{_at(copy)}the mailbox of the Location {destination.location} serves {copy.ref.resource} of "
             "another APIExport, so nothing is copied (bind the APIExport that the other workspaces placed there bind)"
         )
-    if reason == names.NAME_IN_USE and copy.part.namespace:
+    if reason == names.NAME_IN_USE and copy.ref.namespace:
         return (
             f"{_at(copy)}the name at the Location {destination.location} is used by a virtual machine of "
             "another workspace, so it is not copied (rename it)"
         )
-    unit = unit_of(copy.part)
+    unit = unit_of(copy.ref)
     kind = "namespace" if unit.resource == NAMESPACES else "name"
     what = f"{names.located(unit, copy.mailbox)}the {kind} at the Location {destination.location}"
     if reason == names.NAMESPACE_RESERVED:

@@ -25,7 +25,7 @@ from farflung.lib.workqueue import FairKeys
 from farflung.placement import state
 from farflung.placement.feeds import PlacementFeed
 from farflung.placement.index import CopyKey
-from farflung.placement.names import THE_ONE, Part, Source
+from farflung.placement.names import THE_ONE, ObjectRef, Source
 from farflung.placement.state import PlacementState, StatusKey
 from farflung.placement.types import Location, ObservedObject
 from farflung.runtime.cache import CacheChange, Key
@@ -244,14 +244,14 @@ class StatusSummarizer:
     def _workspace_of(self, copy: CopyKey) -> str:
         """Of one of its sources."""
         try:
-            request = next(iter(self._known.engine.requests(copy.mailbox, copy.part)), None)
+            request = next(iter(self._known.engine.requests(copy.mailbox, copy.ref)), None)
         except Exception:  # digesting the copy fails in the same way, and has the engine rebuilt
             return ""
         return "" if request is None else request.placement.cluster
 
-    def _on_object(self, cluster: str, part: Part, after: ObservedObject | None) -> None:
+    def _on_object(self, cluster: str, ref: ObjectRef, after: ObservedObject | None) -> None:
         """An object in a workspace changed, perhaps its returned status."""
-        for one in self._returner.on_object(cluster, part, after):
+        for one in self._returner.on_object(cluster, ref, after):
             self._schedule(one)
 
     def _on_config(self, change: CacheChange[bytes]) -> None:
@@ -310,7 +310,7 @@ class StatusSummarizer:
             found = self._existing.cache.get(key)
             return found is not None and self._known.is_unlisted(key.cluster, found.resource)
         cluster = key.cluster if isinstance(key, WorkspaceObject) else key.placement.cluster
-        return self._known.is_unlisted(cluster, key.part.resource)
+        return self._known.is_unlisted(cluster, key.ref.resource)
 
     async def _check_age(self, cluster: str, worker: int) -> float | None:
         await self._set_clock()

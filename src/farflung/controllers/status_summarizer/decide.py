@@ -39,7 +39,7 @@ from farflung.controllers.status_summarizer.tally import Tally
 from farflung.machinery.errors import Obj
 from farflung.machinery.names import DNS_SUBDOMAIN_LENGTH, LABEL_VALUE_LENGTH, dns_label, dns_subdomain, label_value
 from farflung.placement.index import CopyKey
-from farflung.placement.names import SUMMARY_NAMESPACE, Category, GroupResource, Part, PlacementKey, category
+from farflung.placement.names import SUMMARY_NAMESPACE, Category, GroupResource, ObjectRef, PlacementKey, category
 from farflung.placement.state import PlacementState
 from farflung.placement.types import CopyDestination, ObservedObject
 from farflung.runtime.cache import Key
@@ -51,31 +51,31 @@ _UNFIT_IN_LABELS: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _AROUND_DOTS: Final = re.compile(r"[.-]*\.[.-]*")
 
 
-def summary_name(placement: str, part: Part) -> str:
+def summary_name(placement: str, ref: ObjectRef) -> str:
     """`<placement>.<resource>[.<group>].<object>`.
 
     Names are unique: a hash is appended if dots make the name ambiguous, if it is too long, or if it has characters
     that a summary's name may not have (a role may be called `system:node`).
     """
-    words = [placement, part.resource.resource, part.resource.group, part.name]
+    words = [placement, ref.resource.resource, ref.resource.group, ref.name]
     plain = ".".join(word for word in words if word)
-    if "." in placement or "." in part.name:
+    if "." in placement or "." in ref.name:
         return _fitting_name(plain, "\0".join(words))
     return plain if not dns_subdomain(plain) else _fitting_name(plain, plain)
 
 
-def summary_namespace(part: Part) -> str:
-    return part.namespace or NAMESPACE
+def summary_namespace(ref: ObjectRef) -> str:
+    return ref.namespace or NAMESPACE
 
 
-def summary_labels(placement: str, part: Part) -> dict[str, str]:
+def summary_labels(placement: str, ref: ObjectRef) -> dict[str, str]:
     """Labels of a summary.  A text that is no valid label value is shortened, with a hash; `subject` has the whole
     text."""
     return {
         SUMMARY_PLACEMENT: _fitting_value(placement),
-        SUMMARY_GROUP: _fitting_value(part.resource.group),
-        SUMMARY_RESOURCE: _fitting_value(part.resource.resource),
-        SUMMARY_NAME: _fitting_value(part.name),
+        SUMMARY_GROUP: _fitting_value(ref.resource.group),
+        SUMMARY_RESOURCE: _fitting_value(ref.resource.resource),
+        SUMMARY_NAME: _fitting_value(ref.name),
     }
 
 
@@ -184,8 +184,8 @@ class CollectorKey(NamedTuple):
 
 def summary_key(subject: SummarySubject) -> Key:
     """The key of the summary of an object."""
-    placement, part = subject
-    return Key(placement.cluster, summary_namespace(part), summary_name(placement.name, part))
+    placement, ref = subject
+    return Key(placement.cluster, summary_namespace(ref), summary_name(placement.name, ref))
 
 
 @dataclass(slots=True)
@@ -197,15 +197,15 @@ class _Summary:
     described: tuple[ObservedObject, Obj] | None = None  #: the source object, decoded once for all copies
 
 
-_NONE: Final[Mapping[Part, _Summary]] = {}
+_NONE: Final[Mapping[ObjectRef, _Summary]] = {}
 
 
 class Summaries:
     def __init__(self, known: PlacementState) -> None:
         self._known = known
         self._builtin = frozenset(source.resource for source in known.offers.builtin())
-        self._of: dict[PlacementKey, dict[Part, _Summary]] = {}
-        self._holders: dict[Part, set[PlacementKey]] = {}  #: placements with a summary of an object
+        self._of: dict[PlacementKey, dict[ObjectRef, _Summary]] = {}
+        self._holders: dict[ObjectRef, set[PlacementKey]] = {}  #: placements with a summary of an object
         self._called: dict[Key, SummarySubject] = {}
         self._annotations: dict[PlacementKey, str | None] = {}  #: the annotation of each placement
         self._reports: dict[str, SyncerReport] = {}  #: by cluster of mailboxes
@@ -220,12 +220,12 @@ class Summaries:
 
     def summary(self, subject: SummarySubject) -> Obj | None:
         """The desired summary, or None."""
-        found = self._of.get(subject.placement, {}).get(subject.part)
+        found = self._of.get(subject.placement, {}).get(subject.ref)
         placement = self._known.placements.get(subject.placement)
         if found is None or placement is None:
             return None
         body = found.tally.body()
-        how = self._how(subject.placement, subject.part)
+        how = self._how(subject.placement, subject.ref)
         if how is Summarized.IF_REPORTING and not body["destinations"]["reporting"]:
             return None
         collected = self._collected(subject, found)
@@ -239,7 +239,7 @@ class Summaries:
         metadata = {
             "name": name,
             "namespace": namespace,
-            "labels": summary_labels(subject.placement.name, subject.part),
+            "labels": summary_labels(subject.placement.name, subject.ref),
             "ownerReferences": [owner],
         }
         return {
@@ -252,8 +252,8 @@ class Summaries:
         }
 
     def _subject(self, subject: SummarySubject) -> Obj:
-        resource, namespace, name = subject.part
-        seen = self._known.world.get(subject.placement.cluster, subject.part)
+        resource, namespace, name = subject.ref
+        seen = self._known.world.get(subject.placement.cluster, subject.ref)
         document = {} if seen is None else orjson.loads(seen.document)
         words = {
             "group": resource.group,
@@ -267,7 +267,7 @@ class Summaries:
         return {word: value for word, value in words.items() if value or word in ("version", "kind")}
 
     def _collected(self, subject: SummarySubject, found: _Summary) -> list[Obj]:
-        selected = self._known.engine.selected(subject.placement).get(subject.part)
+        selected = self._known.engine.selected(subject.placement).get(subject.ref)
         collected, left = [], LARGEST
         for place, name in enumerate(selected.collectors[:MOST_REPORTED] if selected is not None else ()):
             result = found.results.get(name)
@@ -286,82 +286,82 @@ class Summaries:
 
     def digest_copy(self, copy: CopyKey) -> set[SummarySubject]:
         """Digest a copy.  Returns the summaries that it affects."""
-        mailbox, part = copy
+        mailbox, ref = copy
         wanted = {
             one.placement: one.destination
-            for one in self._known.engine.requests(mailbox, part)
-            if one.selected is not None and self._how(one.placement, part) is not Summarized.NEVER
+            for one in self._known.engine.requests(mailbox, ref)
+            if one.selected is not None and self._how(one.placement, ref) is not Summarized.NEVER
         }
         touched: set[SummarySubject] = set()
-        for key in self._holders.get(part, set()) - wanted.keys():
-            if self._remove(key, part, mailbox):
-                touched.add(SummarySubject(key, part))
+        for key in self._holders.get(ref, set()) - wanted.keys():
+            if self._remove(key, ref, mailbox):
+                touched.add(SummarySubject(key, ref))
         if not wanted:
             return touched
         seen = self._seen(copy)
-        digest = None if seen is None else digest_of(part.resource, seen.document)
+        digest = None if seen is None else digest_of(ref.resource, seen.document)
         for key, destination in wanted.items():
             is_ours = seen is not None and key in seen.placements
-            self._put(key, part, mailbox, destination, digest if is_ours else None, seen if is_ours else None)
-            touched.add(SummarySubject(key, part))
+            self._put(key, ref, mailbox, destination, digest if is_ours else None, seen if is_ours else None)
+            touched.add(SummarySubject(key, ref))
         return touched
 
     def _seen(self, copy: CopyKey) -> ObservedObject | None:
         cluster = self._known.mailboxes.get(copy.mailbox)
-        seen = None if cluster is None else self._known.world.get(cluster, copy.part)
+        seen = None if cluster is None else self._known.world.get(cluster, copy.ref)
         return seen if seen is not None and seen.ours and seen.alive else None
 
     def _put(
         self,
         key: PlacementKey,
-        part: Part,
+        ref: ObjectRef,
         mailbox: str,
         destination: CopyDestination,
         digest: Digest | None,
         seen: ObservedObject | None,
     ) -> None:
-        summary = self._of.get(key, _NONE).get(part) or self._begin(SummarySubject(key, part))
+        summary = self._of.get(key, _NONE).get(ref) or self._begin(SummarySubject(key, ref))
         cluster = self._known.mailboxes.get(mailbox, "")
-        is_permitted = self._known.keepers.permits(mailbox, part, key)  # else the report is about another's object
+        is_permitted = self._known.keepers.permits(mailbox, ref, key)  # else the report is about another's object
         report = self._reports.get(cluster, NOTHING) if is_permitted else NOTHING
-        stale = self._stale.get(cluster) or report.delay(part)
-        summary.tally.put(mailbox, CopyReport(destination, digest, report.refusal(part), stale))
-        self._update_collectors(summary, key, part)
+        stale = self._stale.get(cluster) or report.delay(ref)
+        summary.tally.put(mailbox, CopyReport(destination, digest, report.refusal(ref), stale))
+        self._update_collectors(summary, key, ref)
         if summary.results:
-            source = self._described(summary, SummarySubject(key, part))
+            source = self._described(summary, SummarySubject(key, ref))
             row = self._row(source, destination, digest, seen, is_stale=stale is not None)
             for result in summary.results.values():
                 result.put(mailbox, row)
 
     def _begin(self, subject: SummarySubject) -> _Summary:
-        key, part = subject
-        self._holders.setdefault(part, set()).add(key)
+        key, ref = subject
+        self._holders.setdefault(ref, set()).add(key)
         self._called[summary_key(subject)] = subject
-        summary = self._of.setdefault(key, {})[part] = _Summary()
+        summary = self._of.setdefault(key, {})[ref] = _Summary()
         return summary
 
-    def _remove(self, key: PlacementKey, part: Part, mailbox: str) -> bool:
-        summary = self._of[key][part]
+    def _remove(self, key: PlacementKey, ref: ObjectRef, mailbox: str) -> bool:
+        summary = self._of[key][ref]
         removed = summary.tally.remove(mailbox)
         for result in summary.results.values():
             result.remove(mailbox)
         if not len(summary.tally):
-            self._end(SummarySubject(key, part))
+            self._end(SummarySubject(key, ref))
         return removed
 
     def _end(self, subject: SummarySubject) -> None:
-        key, part = subject
-        del self._of[key][part], self._called[summary_key(subject)]
+        key, ref = subject
+        del self._of[key][ref], self._called[summary_key(subject)]
         if not self._of[key]:
             del self._of[key]
-        self._holders[part].discard(key)
-        if not self._holders[part]:
-            del self._holders[part]
+        self._holders[ref].discard(key)
+        if not self._holders[ref]:
+            del self._holders[ref]
 
     # --- placements -------------------------------------------------------------------------------
 
-    def _how(self, key: PlacementKey, part: Part) -> Summarized:
-        return is_summarized(part.resource, self._annotations.get(key), builtin=part.resource in self._builtin)
+    def _how(self, key: PlacementKey, ref: ObjectRef) -> Summarized:
+        return is_summarized(ref.resource, self._annotations.get(key), builtin=ref.resource in self._builtin)
 
     def on_placement(self, key: PlacementKey) -> set[CopyKey]:
         """Its annotations may have changed, or it was deleted.  Returns the copies to digest, as all `on_…` do."""
@@ -376,8 +376,8 @@ class Summaries:
 
     def _all_of(self, key: PlacementKey) -> set[CopyKey]:
         engine = self._known.engine
-        parts = {*engine.selected(key), *self._of.get(key, ())}
-        return {CopyKey(mailbox, part) for part in parts for mailbox in engine.destinations(key)}
+        refs = {*engine.selected(key), *self._of.get(key, ())}
+        return {CopyKey(mailbox, ref) for ref in refs for mailbox in engine.destinations(key)}
 
     # --- reports of syncers -----------------------------------------------------------------------
 
@@ -392,13 +392,11 @@ class Summaries:
         if mailbox is None:
             return set()
         others = report.differences(before)
-        resources = {part.resource for part in others if part.name == ANY}
+        resources = {ref.resource for ref in others if ref.name == ANY}
         of_kinds = (
-            {part for part in self._known.engine.parts_at(mailbox) if part.resource in resources}
-            if resources
-            else set()
+            {ref for ref in self._known.engine.refs_at(mailbox) if ref.resource in resources} if resources else set()
         )
-        return {CopyKey(mailbox, part) for part in others | of_kinds}
+        return {CopyKey(mailbox, ref) for ref in others | of_kinds}
 
     def report(self, cluster: str) -> SyncerReport:
         return self._reports.get(cluster, NOTHING)
@@ -416,8 +414,8 @@ class Summaries:
         else:
             self._stale[cluster] = problem
         mailbox = self._known.mailbox_of(cluster)
-        parts = set() if mailbox is None else self._known.engine.parts_at(mailbox)
-        return {CopyKey(mailbox or "", part) for part in parts}
+        refs = set() if mailbox is None else self._known.engine.refs_at(mailbox)
+        return {CopyKey(mailbox or "", ref) for ref in refs}
 
     # --- collectors -------------------------------------------------------------------------------
 
@@ -436,9 +434,9 @@ class Summaries:
     def _queried_copies(self, key: CollectorKey) -> set[CopyKey]:
         copies: set[CopyKey] = set()
         for placement in [one for one in self._of if one.cluster == key.cluster]:
-            for part, selected in self._known.engine.selected(placement).items():
-                if key.name in selected.collectors and part in self._of[placement]:
-                    copies |= {CopyKey(mailbox, part) for mailbox in self._known.engine.destinations(placement)}
+            for ref, selected in self._known.engine.selected(placement).items():
+                if key.name in selected.collectors and ref in self._of[placement]:
+                    copies |= {CopyKey(mailbox, ref) for mailbox in self._known.engine.destinations(placement)}
         return copies
 
     def on_location(self, cluster: str, name: str) -> set[CopyKey]:
@@ -446,12 +444,12 @@ class Summaries:
         copies: set[CopyKey] = set()
         for placement, mailbox in self._known.placements_through(cluster, name):
             selected = self._known.engine.selected(placement)
-            copies |= {CopyKey(mailbox, part) for part, how in selected.items() if how.collectors}
+            copies |= {CopyKey(mailbox, ref) for ref, how in selected.items() if how.collectors}
         return copies
 
-    def _update_collectors(self, summary: _Summary, key: PlacementKey, part: Part) -> None:
+    def _update_collectors(self, summary: _Summary, key: PlacementKey, ref: ObjectRef) -> None:
         """Update the collectors of the summary to those of the placement."""
-        selected = self._known.engine.selected(key).get(part)
+        selected = self._known.engine.selected(key).get(ref)
         names = () if selected is None else selected.collectors[:MOST_COLLECTORS]
         queries = {name: self._queries.get(CollectorKey(key.cluster, name)) for name in names}
         for name in [one for one, result in summary.results.items() if queries.get(one) != result.query]:
@@ -462,7 +460,7 @@ class Summaries:
 
     def _described(self, summary: _Summary, subject: SummarySubject) -> Obj:
         """The source object without its status; empty if it does not exist."""
-        source = self._known.world.get(subject.placement.cluster, subject.part)
+        source = self._known.world.get(subject.placement.cluster, subject.ref)
         if source is None:
             return {}
         if summary.described is None or summary.described[0] is not source:

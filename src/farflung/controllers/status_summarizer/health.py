@@ -13,7 +13,7 @@ import orjson
 
 from farflung.apis.names import POD_SCHEDULED, REPLICA_FAILURE
 from farflung.machinery import times
-from farflung.placement.names import PODS, GroupResource, Part, PlacementKey
+from farflung.placement.names import PODS, GroupResource, ObjectRef, PlacementKey
 from farflung.placement.syncer_config import parse_heartbeat
 from farflung.placement.types import CopyDestination
 
@@ -22,7 +22,7 @@ class SummarySubject(NamedTuple):
     """The subject of a summary: an object and one of its placements."""
 
     placement: PlacementKey
-    part: Part
+    ref: ObjectRef
 
 
 class CopyProblem(NamedTuple):
@@ -325,27 +325,25 @@ class SyncerReport(NamedTuple):
 
     beat: datetime | None = None  #: the heartbeat, by the clock of the hub; None: no heartbeat yet
     unreachable: CopyProblem | None = None  #: why its cluster is unreachable
-    refused: Mapping[Part, CopyProblem] = {}  #: objects that it cannot apply
-    unreturned: Mapping[Part, CopyProblem] = {}  #: objects whose status it cannot return
+    refused: Mapping[ObjectRef, CopyProblem] = {}  #: objects that it cannot apply
+    unreturned: Mapping[ObjectRef, CopyProblem] = {}  #: objects whose status it cannot return
 
-    def refusal(self, part: Part) -> CopyProblem | None:
+    def refusal(self, ref: ObjectRef) -> CopyProblem | None:
         """Why it cannot apply an object, or any object of the kind."""
-        return _about(self.refused, part)
+        return _about(self.refused, ref)
 
-    def delay(self, part: Part) -> CopyProblem | None:
+    def delay(self, ref: ObjectRef) -> CopyProblem | None:
         """Why the status of an object is stale although the heartbeat is not."""
-        return _about(self.unreturned, part)
+        return _about(self.unreturned, ref)
 
-    def differences(self, other: SyncerReport) -> set[Part]:
+    def differences(self, other: SyncerReport) -> set[ObjectRef]:
         """Objects whose problems differ."""
         both = (self.refused, other.refused), (self.unreturned, other.unreturned)
-        return {
-            part for some, others in both for part in some.keys() | others.keys() if some.get(part) != others.get(part)
-        }
+        return {ref for some, others in both for ref in some.keys() | others.keys() if some.get(ref) != others.get(ref)}
 
 
-def _about(problems: Mapping[Part, CopyProblem], part: Part) -> CopyProblem | None:
-    return problems.get(part) or problems.get(Part(part.resource, "", ANY))
+def _about(problems: Mapping[ObjectRef, CopyProblem], ref: ObjectRef) -> CopyProblem | None:
+    return problems.get(ref) or problems.get(ObjectRef(ref.resource, "", ANY))
 
 
 NOTHING: Final = SyncerReport()
@@ -362,7 +360,7 @@ def parse_syncer_report(document: bytes) -> SyncerReport:
     if edge is not None and edge.status == "False":
         unreachable = CopyProblem(UNREACHABLE, sentence(edge.message or edge.reason), moment(edge.last_transition_time))
     problems = _problems(orjson.loads(document).get("status"))
-    unreturned = {part: _not_returned(problem) for part, problem in problems[STATUS].items()}
+    unreturned = {ref: _not_returned(problem) for ref, problem in problems[STATUS].items()}
     return SyncerReport(config.beat, unreachable, problems[DOWN], unreturned)
 
 
@@ -371,10 +369,10 @@ def _not_returned(problem: CopyProblem) -> CopyProblem:
     return CopyProblem(NOT_RETURNED, sentence(f"its syncer cannot return its status: {why}"))
 
 
-def _problems(status: Any) -> dict[str, dict[Part, CopyProblem]]:
+def _problems(status: Any) -> dict[str, dict[ObjectRef, CopyProblem]]:
     """By direction."""
     listed = status.get("problems") if isinstance(status, dict) else None
-    found: dict[str, dict[Part, CopyProblem]] = {DOWN: {}, STATUS: {}}
+    found: dict[str, dict[ObjectRef, CopyProblem]] = {DOWN: {}, STATUS: {}}
     for one in listed if isinstance(listed, list) else ():
         direction = one.get("direction") if isinstance(one, dict) else None
         if direction not in (DOWN, STATUS):
@@ -383,7 +381,7 @@ def _problems(status: Any) -> dict[str, dict[Part, CopyProblem]]:
             str(one.get(field) or "") for field in ("group", "resource", "namespace", "name")
         )
         problem = CopyProblem(word(one.get("reason")) or FAILING, sentence(one.get("message")))
-        found[direction][Part(GroupResource(group, resource), namespace, name)] = problem
+        found[direction][ObjectRef(GroupResource(group, resource), namespace, name)] = problem
     return found
 
 

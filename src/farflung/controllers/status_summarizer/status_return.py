@@ -25,7 +25,7 @@ from farflung.placement.names import (
     PODS,
     Category,
     GroupResource,
-    Part,
+    ObjectRef,
     PlacementKey,
     Source,
     category,
@@ -157,7 +157,7 @@ class WorkspaceObject(NamedTuple):
     """An object in a workspace."""
 
     cluster: str
-    part: Part
+    ref: ObjectRef
 
 
 class StatusReturner:
@@ -166,36 +166,36 @@ class StatusReturner:
         self._everywhere = everywhere
         self._recorder = recorder
         self._log = log
-        self._marked: dict[Part, set[str]] = {}  #: clusters in which the object has marks
-        self._marked_in: dict[str, set[Part]] = {}  #: the same by cluster
+        self._marked: dict[ObjectRef, set[str]] = {}  #: clusters in which the object has marks
+        self._marked_in: dict[str, set[ObjectRef]] = {}  #: the same by cluster
         self._refused: dict[WorkspaceObject, tuple[str, bytes]] = {}  #: refused writes, by version
 
     def affected(self, copy: CopyKey) -> set[WorkspaceObject]:
         """The objects whose status may change because of a copy."""
-        wanted = self._known.engine.reasons(copy.mailbox, copy.part)
-        requesting = {one.placement.cluster for one in wanted if _requests_status(one.selected, copy.part)}
-        return {WorkspaceObject(cluster, copy.part) for cluster in requesting | self._marked.get(copy.part, set())}
+        wanted = self._known.engine.reasons(copy.mailbox, copy.ref)
+        requesting = {one.placement.cluster for one in wanted if _requests_status(one.selected, copy.ref)}
+        return {WorkspaceObject(cluster, copy.ref) for cluster in requesting | self._marked.get(copy.ref, set())}
 
     def requested_by(self, key: PlacementKey) -> set[WorkspaceObject]:
         """The objects whose status a placement requests or requested: without destinations, no copy has an event."""
         selected = self._known.engine.selected(key)
-        requesting = {part for part, how in selected.items() if _requests_status(how, part)}
-        return {WorkspaceObject(key.cluster, part) for part in requesting | self._marked_in.get(key.cluster, set())}
+        requesting = {ref for ref, how in selected.items() if _requests_status(how, ref)}
+        return {WorkspaceObject(key.cluster, ref) for ref in requesting | self._marked_in.get(key.cluster, set())}
 
-    def on_object(self, cluster: str, part: Part, seen: ObservedObject | None) -> set[WorkspaceObject]:
+    def on_object(self, cluster: str, ref: ObjectRef, seen: ObservedObject | None) -> set[WorkspaceObject]:
         """An object in a workspace changed.  Returns the objects to reconcile; objects without copies have no other
         event."""
         found: set[WorkspaceObject] = set()
         if seen is None:
-            self._refused.pop(WorkspaceObject(cluster, part), None)
-        if self._note_marks(cluster, part, seen) or (
-            seen is not None and not seen.ours and self._requesting(cluster, part)
+            self._refused.pop(WorkspaceObject(cluster, ref), None)
+        if self._note_marks(cluster, ref, seen) or (
+            seen is not None and not seen.ours and self._requesting(cluster, ref)
         ):
-            found.add(WorkspaceObject(cluster, part))
-        if part.resource == NAMESPACES and cluster in self._known.engine.sources():
+            found.add(WorkspaceObject(cluster, ref))
+        if ref.resource == NAMESPACES and cluster in self._known.engine.sources():
             for key in [one for one in self._known.placements if one.cluster == cluster]:
                 found |= self.requested_by(key)
-        if part.resource in (DEFINITIONS, BINDINGS):
+        if ref.resource in (DEFINITIONS, BINDINGS):
             found |= self._reconsidered(cluster)
         return found
 
@@ -206,16 +206,16 @@ class StatusReturner:
             del self._refused[one]
         return found
 
-    def _note_marks(self, cluster: str, part: Part, seen: ObservedObject | None) -> bool:
+    def _note_marks(self, cluster: str, ref: ObjectRef, seen: ObservedObject | None) -> bool:
         """Whether it has or had marks."""
         if seen is not None and not seen.ours and is_marked(seen.document):
-            self._marked.setdefault(part, set()).add(cluster)
-            self._marked_in.setdefault(cluster, set()).add(part)
+            self._marked.setdefault(ref, set()).add(cluster)
+            self._marked_in.setdefault(cluster, set()).add(ref)
             return True
-        if cluster not in self._marked.get(part, ()):
+        if cluster not in self._marked.get(ref, ()):
             return False
-        _discard(self._marked, part, cluster)
-        _discard(self._marked_in, cluster, part)
+        _discard(self._marked, ref, cluster)
+        _discard(self._marked_in, cluster, ref)
         return True
 
     def unwatched(self) -> list[Source]:
@@ -229,27 +229,29 @@ class StatusReturner:
         for obj in await everywhere.list(source.collection(), MARKED):
             metadata = obj["metadata"]
             cluster = source.cluster or (metadata.get("annotations") or {}).get(CLUSTER_ANNOTATION, "")
-            found.add(WorkspaceObject(cluster, Part(source.resource, metadata.get("namespace", ""), metadata["name"])))
+            found.add(
+                WorkspaceObject(cluster, ObjectRef(source.resource, metadata.get("namespace", ""), metadata["name"]))
+            )
         return found
 
     async def reconcile(self, one: WorkspaceObject) -> bool:
         """Whether a placement requests its status."""
         seen = self._known.world.get(*one)
-        source = self._known.offers.source(one.cluster, one.part.resource)
+        source = self._known.offers.source(one.cluster, one.ref.resource)
         request = self._request(one)
         if source is None or (seen is not None and (not seen.alive or seen.ours)):
             return False
         client = self._everywhere.workspace(one.cluster)
-        collection = Collection(one.part.resource.group, source.version, one.part.resource.resource, "")
+        collection = Collection(one.ref.resource.group, source.version, one.ref.resource.resource, "")
         if seen is not None:
             obj: Obj = orjson.loads(seen.document)
         else:  # workspaces without placements may have no informer
             try:
-                obj = await client.get(collection, one.part.name, one.part.namespace)
+                obj = await client.get(collection, one.ref.name, one.ref.namespace)
             except NotFound:
                 return False
         for _ in range(MOST_STEPS):
-            following = next_step(one.part.resource, obj, request)
+            following = next_step(one.ref.resource, obj, request)
             if following is None:
                 self._refused.pop(one, None)
                 break
@@ -274,7 +276,7 @@ class StatusReturner:
             return None
         self._refused[one] = attempt  # before the request, so that a schema change meanwhile causes a retry
         try:
-            written = await client.patch(collection, one.part.name, patch, one.part.namespace, subresource, how=how)
+            written = await client.patch(collection, one.ref.name, patch, one.ref.namespace, subresource, how=how)
         except BaseException as error:
             if isinstance(error, Refused) and error.status in PERMANENT_ERRORS:
                 self._report_refusal(one, obj, error)
@@ -285,25 +287,25 @@ class StatusReturner:
         self._log.info(
             "Returned status of the only copy",
             v=3,
-            object=str(one.part),
+            object=str(one.ref),
             cluster=one.cluster,
             what=subresource or "marks",
         )
         return written
 
     def _report_refusal(self, one: WorkspaceObject, obj: Obj, error: Refused) -> None:
-        part, uid = one.part, obj["metadata"]["uid"]
+        ref, uid = one.ref, obj["metadata"]["uid"]
         about = InvolvedObject(
-            one.cluster, obj.get("apiVersion", ""), obj.get("kind", ""), part.name, part.namespace, uid
+            one.cluster, obj.get("apiVersion", ""), obj.get("kind", ""), ref.name, ref.namespace, uid
         )
         self._recorder.record(about, "Warning", "StatusNotReturned", sentence(f"its server refuses it: {error}"))
-        self._log.error(error, "cannot return status", object=str(part), cluster=one.cluster)
+        self._log.error(error, "cannot return status", object=str(ref), cluster=one.cluster)
 
-    def _requesting(self, cluster: str, part: Part) -> set[PlacementKey]:
+    def _requesting(self, cluster: str, ref: ObjectRef) -> set[PlacementKey]:
         """The placements that request the status of an object."""
         engine = self._known.engine
-        holders = [key for key in engine.holders(part) if key.cluster == cluster]
-        return {key for key in holders if _requests_status(engine.selected(key).get(part), part)}
+        holders = [key for key in engine.holders(ref) if key.cluster == cluster]
+        return {key for key in holders if _requests_status(engine.selected(key).get(ref), ref)}
 
     def _request(self, one: WorkspaceObject) -> ReturnRequest | None:
         engine, requesting = self._known.engine, self._requesting(*one)
@@ -316,7 +318,7 @@ class StatusReturner:
             return ReturnRequest(len(mailboxes))
         names = frozenset(key.name for key in requesting)
         [(mailbox, destination)] = mailboxes.items()
-        copy = self._known.world.get(self._known.mailboxes.get(mailbox, ""), one.part)
+        copy = self._known.world.get(self._known.mailboxes.get(mailbox, ""), one.ref)
         if copy is None or not copy.alive or copy.placements.isdisjoint(requesting):
             return ReturnRequest(1)
         status = orjson.loads(copy.document).get("status")
@@ -325,9 +327,9 @@ class StatusReturner:
         )
 
 
-def _requests_status(selected: Selected | None, part: Part) -> bool:
+def _requests_status(selected: Selected | None, ref: ObjectRef) -> bool:
     """Status is returned only for kinds that are applied at the edge."""
-    return selected is not None and selected.singleton and category(part.resource) is Category.EDGE
+    return selected is not None and selected.singleton and category(ref.resource) is Category.EDGE
 
 
 def _discard(index: dict[K, set[V]], key: K, value: V) -> None:
