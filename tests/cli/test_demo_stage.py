@@ -14,16 +14,17 @@ import click
 from farflung.cli import demo_stage
 from farflung.cli.settings import DemoOptions
 
-async def play(where):
-    (where.directory / "played").touch()
-    print("plays", flush=True)
-    await asyncio.to_thread(sys.stdin.read)
-    assert (where.directory / "played").exists()
+class Story(demo_stage.Demo):
+    async def play(self):
+        (self.where.directory / "played").touch()
+        print("plays", flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+        assert (self.where.directory / "played").exists()
 
 print("ready", flush=True)
 sys.stdin.readline()
 try:
-    demo_stage.run(play, "demo", DemoOptions(), str)
+    demo_stage.run(Story, DemoOptions())
 except click.ClickException as error:
     print(error.message)
     sys.exit(3)

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-import click
 import yaml
 
 from farflung.apis.edge.names import EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES, STATUS_SUMMARIES
 from farflung.apis.kcp.names import API_BINDINGS, LOCATIONS, SYNC_TARGETS
 from farflung.apis.names import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES
-from farflung.cli import demo_stage
 from farflung.cli.credentials import KUBECONFIG
-from farflung.cli.demo_stage import Demo, DemoDirectory, DemoError, command_name, listed
-from farflung.cli.output import show_progress
-from farflung.cli.settings import DemoOptions
+from farflung.cli.demo_stage import Demo, DemoError, listed
 from farflung.client.rest import Client
 from farflung.edge.ports import PortUnavailable, check_ports
 from farflung.inspect.manifests import manifests
@@ -48,8 +44,7 @@ class DemoCluster:
         return {"kind": "Cluster", "apiVersion": "kind.x-k8s.io/v1alpha4", "nodes": [node]}
 
 
-@dataclass(frozen=True, slots=True)
-class DemoWorkload:
+class DemoWorkload(NamedTuple):
     """A web site in a workspace of its own."""
 
     name: str  #: of its file in OBJECTS
@@ -58,7 +53,6 @@ class DemoWorkload:
     deployment: str
     placement: str
     locations: frozenset[str]  #: that the placement selects
-    sentence: str  #: in its page
 
 
 CLUSTERS: Final = (
@@ -66,84 +60,43 @@ CLUSTERS: Final = (
     DemoCluster("guilder", "sync-target-g", {8081: 2, 8082: 1}),
 )
 COMMON: Final = DemoWorkload(
-    "common",
-    f"{ORGANIZATION}:wmw-c",
-    "commonstuff",
-    "commond",
-    "edge-placement-c",
-    frozenset({"location-f", "location-g"}),
-    "This is a common web site.",
+    "common", "root:my-org:wmw-c", "commonstuff", "commond", "edge-placement-c", frozenset(("location-f", "location-g"))
 )
 SPECIAL: Final = DemoWorkload(
-    "special",
-    f"{ORGANIZATION}:wmw-s",
-    "specialstuff",
-    "speciald",
-    "edge-placement-s",
-    frozenset({"location-g"}),
-    "This is a special web site.",
+    "special", "root:my-org:wmw-s", "specialstuff", "speciald", "edge-placement-s", frozenset(("location-g",))
 )
 #: cluster and workload of each page; ports are consecutive
 PAGES: Final = (("florin", COMMON), ("guilder", SPECIAL), ("guilder", COMMON))
-
-
-def run(options: DemoOptions) -> None:
-    """Raises click.ClickException."""
-
-    async def play(where: DemoDirectory) -> None:
-        await _play(where, options.runtime, options.first_port)
-
-    def advice(where: DemoDirectory) -> str:
-        return _advice(where, options.first_port)
-
-    demo_stage.run(play, "demo", options, advice)
-
-
-def _advice(where: DemoDirectory, first_port: int) -> str:
-    return f"""
-The demo keeps running. Try:
-
-  export KUBECONFIG={where.hub / KUBECONFIG}:{where.edges}
-  export PATH={Path(sys.executable).parent}:$PATH
-  kubectl config use-context root
-  kubectl ws tree
-  kubectl ws root:imw-1 && kubectl get locations,synctargets
-  kubectl ws root:my-org:wmw-c && kubectl get edgeplacements,singleplacementslices,statussummaries -A
-  farflung trace deployment/commond -n commonstuff
-  farflung status
-  kubectl get --context kind-florin deployments,pods -A
-  kubectl get --context kind-guilder deployments,pods -A
-  curl http://localhost:{first_port}
-
-`{command_name()} demo --stop` stops it and removes {where.directory}."""
+TO_TRY: Final = (
+    "kubectl config use-context root",
+    "kubectl ws tree",
+    "kubectl ws root:imw-1 && kubectl get locations,synctargets",
+    "kubectl ws root:my-org:wmw-c && kubectl get edgeplacements,singleplacementslices,statussummaries -A",
+    "farflung trace deployment/commond -n commonstuff",
+    "farflung status",
+    "kubectl get --context kind-florin deployments,pods -A",
+    "kubectl get --context kind-guilder deployments,pods -A",
+)
 
 
 # --- steps ----------------------------------------------------------------------------------------
 
 
-async def _play(where: DemoDirectory, runtime: str, first_port: int) -> None:
-    try:
-        check_ports(("127.0.0.1", first_port + number) for number in range(len(PAGES)))
-    except PortUnavailable as error:
-        raise DemoError(f"{error}; choose others with --first-port") from None
-    began = time.monotonic()
-    with show_progress(sys.stderr) as steps:
-        async with EdgeDemo(where, steps, runtime=runtime, first_port=first_port).opened() as story:
-            await story.play()
-    click.echo(f"\n{len(PAGES)} pages from 2 clusters, {time.monotonic() - began:.1f} s after the start.\n")
-    for port, (cluster, workload) in enumerate(PAGES, first_port):
-        click.secho(f"$ curl http://localhost:{port}    # {workload.name} on {cluster}", bold=True)
-        click.echo(story.pages[port])
-    story.show()
-
-
-@dataclass(slots=True)
 class EdgeDemo(Demo):
-    runtime: str = "process"
-    first_port: int = 8081
-    pages: dict[int, str] = field(default_factory=dict)
+    headline = f"{len(PAGES)} pages from 2 clusters"
+
+    def advice(self) -> Iterator[str]:
+        yield f"export KUBECONFIG={self.where.hub / KUBECONFIG}:{self.where.edges}"
+        yield f"export PATH={Path(sys.executable).parent}:$PATH"
+        yield from TO_TRY
+        yield f"curl http://localhost:{self.options.first_port}"
 
     async def play(self) -> None:
+        pages = list(enumerate(PAGES, self.options.first_port))
+        try:
+            check_ports(("127.0.0.1", port) for port, _ in pages)
+        except PortUnavailable as error:
+            raise DemoError(f"{error}; choose others with --first-port") from None
         async with asyncio.TaskGroup() as group:
             edges = [group.create_task(self._make_edge(cluster)) for cluster in CLUSTERS]
             await self.start_hub()
@@ -154,9 +107,10 @@ class EdgeDemo(Demo):
             await asyncio.gather(*edges)
             await asyncio.gather(*(self._connect(cluster) for cluster in CLUSTERS))
             await asyncio.gather(*(self._wait_for_deployments(name) for name in ("florin", "guilder")))
-        for port, (cluster, workload) in enumerate(PAGES, self.first_port):
-            with self.steps.step(f"Fetch http://localhost:{port}: {workload.name} on {cluster}"):
-                self.pages[port] = await self._page(port, workload)
+        for port, (cluster, workload) in pages:
+            where, url = f"{workload.name} on {cluster}", f"http://localhost:{port}"
+            with self.steps.step(f"Fetch {url}: {where}"):
+                self.outputs.append((f"curl {url}    # {where}", await self._page(port, workload)))
         for workload in (COMMON, SPECIAL):
             await self._wait_for_summary(workload)
         await self._trace(COMMON)
@@ -166,8 +120,8 @@ class EdgeDemo(Demo):
     async def _make_edge(self, cluster: DemoCluster) -> None:
         with self.steps.step(f"Create the cluster {cluster.name}"):
             config = self.where.directory / f"{cluster.name}-config.yaml"
-            config.write_text(yaml.safe_dump(cluster.kind_config(self.first_port), sort_keys=False))
-            words = ["--config", str(config), "--runtime", self.runtime, "--kubeconfig", str(self.where.edges)]
+            config.write_text(yaml.safe_dump(cluster.kind_config(self.options.first_port), sort_keys=False))
+            words = ["--config", str(config), "--runtime", self.options.runtime, "--kubeconfig", str(self.where.edges)]
             await self.call(f"the cluster {cluster.name} could not be created", "edge", "create", cluster.name, *words)
 
     async def _fill_inventory(self) -> None:
@@ -237,7 +191,8 @@ class EdgeDemo(Demo):
             finally:
                 writer.close()
             text = body.decode(errors="replace")
-            return text if b" 200 " in head[:20] and workload.sentence in text else ""
+            there = b" 200 " in head[:20] and f"This is a {workload.name} web site." in text
+            return text if there else ""
 
         return await self.until(fetched, f"the page at port {port}")
 
@@ -259,7 +214,7 @@ class EdgeDemo(Demo):
             command = f"trace deployment/{workload.deployment} -n {workload.namespace}"
 
             async def traced() -> str:
-                output = await self.command(command, workload.path)
+                output = await self.output_of(command, workload.path)
                 return output if "are up to date" in output else ""
 
             self.outputs.append((f"farflung {command}    # in {workload.path}", await self.until(traced, "the trace")))

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
-
-import click
 
 from farflung.apis.globalscheduler.names import ALLOCATIONS, CLUSTERS, GLOBALSCHEDULER_GROUP
 from farflung.apis.kcp.names import API_BINDINGS
 from farflung.apis.names import POD_SCHEDULED, PODS, Collection
-from farflung.cli import demo_stage
-from farflung.cli.credentials import KUBECONFIG
-from farflung.cli.demo_stage import Demo, DemoDirectory, command_name, listed
-from farflung.cli.output import show_progress
-from farflung.cli.settings import DemoOptions
+from farflung.cli.demo_stage import Demo, listed
 from farflung.client.rest import Client
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
@@ -29,37 +20,14 @@ REGIONS: Final = ("region1", "region2", "region3", "region4")
 ZONES: Final = 3  #: of each region
 FLAVOR, LARGE, RARE = "c6.large.2", "m6.xlarge.4", "p2.gpu.8"
 STACKS: Final = 6  #: replicas of the Allocation
+TO_TRY: Final = (
+    f"kubectl ws {WORKSPACE}",
+    "kubectl get clusters,allocations",
+    "kubectl get pods -o wide",
+    "kubectl describe pods demovm",
+    "farflung explain allocation shop",
+)
 MESSAGE: Final = """kubectl get pod render2 -o jsonpath='{.status.conditions[?(@.type=="PodScheduled")].message}'"""
-
-
-def run(options: DemoOptions) -> None:
-    """Raises click.ClickException."""
-    demo_stage.run(_play, "demo global", options, _advice)
-
-
-def _advice(where: DemoDirectory) -> str:
-    return f"""
-The demo keeps running. Try:
-
-  export KUBECONFIG={where.hub / KUBECONFIG}
-  export PATH={Path(sys.executable).parent}:$PATH
-  kubectl ws {WORKSPACE}
-  kubectl get clusters,allocations
-  kubectl get pods -o wide
-  kubectl describe pods demovm
-  farflung explain allocation shop
-
-`{command_name()} demo --stop` stops it and removes {where.directory}."""
-
-
-async def _play(where: DemoDirectory) -> None:
-    began = time.monotonic()
-    with show_progress(sys.stderr) as steps:
-        async with GlobalDemo(where, steps).opened() as story:
-            await story.play()
-    number = STACKS + 2
-    click.echo(f"\n{count(number, 'stack')} in 12 Clusters, {time.monotonic() - began:.1f} s after the start.\n")
-    story.show()
 
 
 # --- objects --------------------------------------------------------------------------------------
@@ -115,6 +83,12 @@ def _stack() -> Obj:
 
 
 class GlobalDemo(Demo):
+    command = "demo global"
+    headline = f"{count(STACKS + 2, 'stack')} in 12 Clusters"
+
+    def advice(self) -> Iterator[str]:
+        yield from (*Demo.advice(self), *TO_TRY)
+
     async def play(self) -> None:
         await self.start_hub()
         with self.steps.step(f"Create 12 Clusters in {count(len(REGIONS), 'region')}, in the workspace {WORKSPACE}"):
@@ -154,7 +128,7 @@ class GlobalDemo(Demo):
                 shown = await listed(self._home, collection, wide=collection is PODS)
                 self.outputs.append((f"kubectl get {what}    # in {WORKSPACE}", shown))
             command = "explain pod demovm"
-            self.outputs.append((f"farflung {command}    # in {WORKSPACE}", await self.command(command, WORKSPACE)))
+            self.outputs.append((f"farflung {command}    # in {WORKSPACE}", await self.output_of(command, WORKSPACE)))
 
     # --- helpers --------------------------------------------------------------------------------------
 

@@ -10,10 +10,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Self, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 import click
 import orjson
@@ -21,7 +21,7 @@ import orjson
 from farflung.apis.kcp.names import WORKSPACES
 from farflung.apis.names import Collection
 from farflung.cli.credentials import KUBECONFIG
-from farflung.cli.output import ProgressReporter, table
+from farflung.cli.output import ProgressReporter, show_progress, table
 from farflung.cli.settings import DemoOptions
 from farflung.client.errors import AlreadyExists, ClientError, KubeconfigError, NotFound, Unreachable
 from farflung.client.kubeconfig import load
@@ -87,23 +87,15 @@ def farflung(*words: str) -> list[str]:
 # --- start and cleanup ----------------------------------------------------------------------------
 
 
-def run(
-    play: Callable[[DemoDirectory], Coroutine[None, None, None]],
-    command: str,
-    options: DemoOptions,
-    advice: Callable[[DemoDirectory], str],
-) -> None:
-    """Play a demo and remove everything at the end, unless it is kept.  Raises click.ClickException.
-
-    `command`: for messages; `advice`: commands to try, if it is kept.
-    """
+def run(kind: type[Demo], options: DemoOptions) -> None:
+    """Play a demo and remove everything at the end, unless it is kept.  Raises click.ClickException."""
     where = place()
     if options.replace and clean(where):
         click.echo("Stopped and removed the earlier demo.", err=True)
-    _make(where, command)
+    _make(where, kind.command)
     kept = False
     try:
-        asyncio.run(_interruptible(play(where)))
+        asyncio.run(_interruptible(_play(kind(where, options))))
         kept = options.keep
     except (DemoError, PortUnavailable, ClientError, OSError) as error:
         raise click.ClickException(f"{error}{_logs(where)}") from None
@@ -116,10 +108,25 @@ def run(
                     with contextlib.suppress(OSError):  # the terminal may be closed
                         click.echo("Stopping the demo …", err=True)
                 clean(where)
-    if options.keep:
-        click.echo(advice(where))
-    else:
-        click.echo(f"Stopped and removed the demo. `{command_name()} {command} --keep` leaves it running.", err=True)
+    if not kept:
+        again = f"`{command_name()} {kind.command} --keep` leaves it running."
+        click.echo(f"Stopped and removed the demo. {again}", err=True)
+
+
+async def _play(demo: Demo) -> None:
+    began = time.monotonic()
+    async with demo.stack:
+        with show_progress(sys.stderr) as demo.steps:
+            await demo.play()
+    click.echo(f"\n{demo.headline}, {time.monotonic() - began:.1f} s after the start.\n")
+    for command, answer in demo.outputs:
+        click.secho(f"$ {command}", bold=True)
+        click.echo(f"{answer.rstrip()}\n")
+    if demo.options.keep:
+        click.echo("\nThe demo keeps running. Try:\n")
+        for command in demo.advice():
+            click.echo(f"  {command}")
+        click.echo(f"\n`{command_name()} demo --stop` stops it and removes {demo.where.directory}.")
 
 
 def _make(where: DemoDirectory, command: str) -> None:
@@ -226,16 +233,23 @@ def _first(error: Exception) -> Exception:
 class Demo:
     """A hub, and operations that demos have in common."""
 
-    where: DemoDirectory
-    steps: ProgressReporter
-    outputs: list[tuple[str, str]] = field(default_factory=list)  #: commands and their output
-    _hub: Client | None = None
-    _stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
+    command: ClassVar[str] = "demo"
+    headline: ClassVar[str] = ""  #: of the outputs
 
-    @contextlib.asynccontextmanager
-    async def opened(self) -> AsyncIterator[Self]:
-        async with self._stack:
-            yield self
+    where: DemoDirectory
+    options: DemoOptions
+    steps: ProgressReporter = field(init=False)
+    outputs: list[tuple[str, str]] = field(default_factory=list)  #: commands and their output
+    stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
+    _hub: Client | None = None
+
+    async def play(self) -> None:
+        raise NotImplementedError
+
+    def advice(self) -> Iterator[str]:
+        """Commands to try."""
+        yield f"export KUBECONFIG={self.where.hub / KUBECONFIG}"
+        yield f"export PATH={Path(sys.executable).parent}:$PATH"
 
     @property
     def hub(self) -> Client:
@@ -264,14 +278,9 @@ class Demo:
 
     async def client(self, path: Path, context: str = "") -> Client:
         access = load(str(path), context=context)
-        return Client(await self._stack.enter_async_context(access.transport()), access.prefix, "farflung-demo")
+        return Client(await self.stack.enter_async_context(access.transport()), access.prefix, "farflung-demo")
 
-    def show(self) -> None:
-        for command, answer in self.outputs:
-            click.secho(f"$ {command}", bold=True)
-            click.echo(f"{answer}\n")
-
-    async def command(self, words: str, path: str) -> str:
+    async def output_of(self, words: str, path: str) -> str:
         """The output of a farflung command in a workspace."""
         _, output, _ = await self._run(*words.split(), *self.where.hub_options(path))
         return output.rstrip()

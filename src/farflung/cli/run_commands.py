@@ -230,11 +230,11 @@ def demo(story: str, options: DemoOptions) -> None:
 
     `farflung demo global` shows how the global scheduler binds virtual machines to a dozen Clusters.
     """
-    from farflung.cli import demo, demo_global, demo_stage
+    from farflung.cli import demo_stage
+    from farflung.cli.demo import EdgeDemo
+    from farflung.cli.demo_global import GlobalDemo
 
     if options.stop:
         demo_stage.stop()
-    elif story == "global":
-        demo_global.run(options)
     else:
-        demo.run(options)
+        demo_stage.run(GlobalDemo if story == "global" else EdgeDemo, options)
