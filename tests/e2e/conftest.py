@@ -127,11 +127,17 @@ def newest_and_oldest() -> list[Any]:
 
 
 @pytest.fixture(params=newest_and_oldest(), ids=lambda binary: binary.name if binary else "no kubectl")
-def start(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Session]]:
-    """Starts hubs with workspaces: `start("--bare", root_directory=".kcp")` is a session on a new one, whose files are
-    in that directory of the user's home.  They run no controllers unless told so, and log no problem."""
+def seed_kubectl(request: pytest.FixtureRequest) -> Path:
     if request.param is None:
         pytest.fail("there is no kubectl on the PATH: `make setup` installs it", pytrace=False)
+    found: Path = request.param
+    return found
+
+
+@pytest.fixture
+def start(seed_kubectl: Path, tmp_path: Path) -> Iterator[Callable[..., Session]]:
+    """Starts hubs with workspaces: `start("--bare", root_directory=".kcp")` is a session on a new one, whose files are
+    in that directory of the user's home.  They run no controllers unless told so, and log no problem."""
     with ExitStack() as hubs:
 
         def one(*arguments: str, root_directory: str = ".farflung", ports: Mapping[str, str] | None = None) -> Session:
@@ -141,7 +147,7 @@ def start(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[.
             hub = HubProcess(place, command="start", arguments=["--no-controllers", *arguments])
             hubs.callback(hub.kill)
             hubs.callback(lambda: end(hub))
-            session = Session(directory, request.param, hub)
+            session = Session(directory, seed_kubectl, hub)
             hubs.callback(session.kill)
             hubs.callback(session.interrupt)
             return session

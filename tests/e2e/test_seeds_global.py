@@ -1,7 +1,7 @@
 """The walk that users of the global scheduler know, as printed: a virtual machine gets its cluster.
 
-`Tenant` is not printed, because kubectl does not know it.  The scheduler is started by the script of that name, with
-the files that it had then: on a hub with one API, as there, or in workspaces; or it comes with the hub.
+The scheduler is started in workspaces, by the script of that name with the files that it had then, or it comes with the
+hub.  `test_seed_documents.py` types the document.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import pytest
 from executable import ROOT, Directory
 from hub_process import PATIENCE, HubProcess
 from kubectl_runner import kubectls
-from seed_documents import type_document
 from seed_machine import MACHINE
 from seed_session import Session
 
@@ -45,34 +44,6 @@ CREATED = """\
 $ kubectl apply -f vm.yaml
 pod/demovm created
 """
-DOCUMENT = "003-global-scheduler.txt"
-#: what kubectl prints by now, what it never knew (the tenant), and what is compared apart
-OTHERWISE = [
-    (re.compile(r"^(IPs|Tenant): .*\n", re.MULTILINE), ""),
-    (re.compile(r" op=Exists"), ""),
-    (re.compile(r"^Annotations: .*?^(?=Status: )", re.MULTILINE | re.DOTALL), ""),
-    (re.compile(r"^Events:.*", re.MULTILINE | re.DOTALL), ""),
-    (re.compile(r"(?<=\S) +"), " "),
-    (re.compile(r" $", re.MULTILINE), ""),
-]
-
-
-def adjusted(printed: str) -> str:
-    """A description as of that time."""
-    if printed.startswith("Name: "):
-        for otherwise, then in OTHERWISE:
-            printed = otherwise.sub(then, printed)
-    return printed
-
-
-ANNOTATIONS = {f"globalscheduler.com/{name}" for name in ("cluster", "flavor-id", "score", "site-id")}
-
-
-def check_annotations(session: Session, *more: str) -> None:
-    """Those that kubectl describes: what the scheduler chose, and what a workspace adds."""
-    found = orjson.loads(session.run("kubectl get pod demovm -o json"))["metadata"]["annotations"]
-    assert set(found) - {"kubectl.kubernetes.io/last-applied-configuration"} == ANNOTATIONS.union(more)
-    assert found["globalscheduler.com/site-id"] == "region1--az1"
 
 
 def waited(session: Session, name: str, status: str = "True") -> None:
@@ -101,26 +72,6 @@ def check_description(said: str) -> None:
     assert re.search(r"globalscheduler.com/site-id: +region1--az1$", said, re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    "binary", [pytest.param(kubectls()[-1:]), pytest.param(kubectls()[:1], marks=pytest.mark.long)], ids=["new", "old"]
-)
-def test_the_walk_goes_as_printed_on_a_hub_with_one_api(hub: HubProcess, binary: list[Path], tmp_path: Path) -> None:
-    if not binary:
-        pytest.fail("there is no kubectl on the PATH: `make setup` installs it", pytrace=False)
-    session = Session(Directory(tmp_path), binary[0], hub)
-    for name in ("conf", "hack"):
-        (session.path / name).symlink_to(ROOT / name)
-    try:
-        type_document(session, DOCUMENT, adjusted)
-        check_annotations(session)
-        assert session.run("kubectl apply -f vm.yaml") == "pod/demovm unchanged\n"
-        session.interrupt()
-    finally:
-        session.kill()
-        session.run("kubectl delete pod demovm --ignore-not-found")
-        session.run("kubectl delete lease global-scheduler --ignore-not-found")
-
-
 def test_a_machine_is_bound_by_a_scheduler_with_the_files_of_its_time(start: Callable[..., Session]) -> None:
     session = start()
     for name in ("conf", "hack"):
@@ -142,19 +93,6 @@ def test_a_machine_is_bound_by_a_scheduler_with_the_files_of_its_time(start: Cal
     session.terminals[0].process.send_signal(signal.SIGHUP)
     waited(session, "other")
     assert "placed on az" in session.run("farflung explain pod other")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("options", [[], ["--bare"], ["--controllers"], ["--bare", "--controllers"]], ids=" ".join)
-def test_a_scheduler_by_hand_works_without_the_edge_api_and_takes_over_from_the_hubs_own(
-    start: Callable[..., Session], options: list[str]
-) -> None:
-    session = start(*options)
-    for name in ("conf", "hack"):
-        (session.path / name).symlink_to(ROOT / name)
-    session.type(AT_HOME)
-    type_document(session, DOCUMENT, adjusted)
-    check_annotations(session, "edge.kcp.io/author", "kcp.io/cluster")
 
 
 def rename_regions(conf: Path, **names: str) -> None:

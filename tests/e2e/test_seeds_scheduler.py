@@ -167,6 +167,7 @@ apiVersion: edge.kcp.io/v1alpha1
 kind: EdgePlacement
 metadata:
   annotations:
+    edge.kcp.io/author: '{"user":"kcp-admin","groups":["system:kcp:admin","system:authenticated"]}'
     kcp.io/cluster: kvdk2spgmbix
   creationTimestamp: "2026-11-15T19:58:17Z"
   generation: 1

@@ -53,7 +53,7 @@ metadata:
   annotations:
     kcp.io/cluster: 2gqno7cdbsthqsmz
   creationTimestamp: "2023-04-18T04:32:50Z"
-  generation: 4
+  generation: …
   name: the-one
   resourceVersion: "1653"
   uid: 47843727-bbe8-4660-8c25-4566fc0b6d70
@@ -129,7 +129,7 @@ metadata:
   annotations:
     kcp.io/cluster: hcn6m98keefp4o2a
   creationTimestamp: "2026-11-15T19:58:37Z"
-  generation: 3
+  generation: …
   name: the-one
   resourceVersion: "1258"
   uid: 2f6336ad-46aa-48dd-b6d2-72f02c941650
