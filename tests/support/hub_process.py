@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import re
 import signal
 import socket
 import ssl
@@ -21,7 +22,7 @@ import yaml
 
 FARFLUNG = str(Path(sys.executable).with_name("farflung"))
 PATIENCE = 60.0  #: seconds after which a condition will not come true any more
-TROUBLE = ("Traceback", " ERROR ", " CRITICAL ", " WARNING ", "Exception")
+TROUBLE = re.compile(r"^[WE]\d{4} [\d:.]+ +\d+ \S+\] (?!\")|Traceback|Exception")  #: the controllers' lines have quotes
 
 Json = dict[str, Any]
 
@@ -85,7 +86,7 @@ class HubProcess:
 
     def trouble(self) -> list[str]:
         """Lines of the log that speak of something wrong."""
-        return [line for line in self.log().splitlines() if any(word in line for word in TROUBLE)]
+        return [line for line in self.log().splitlines() if TROUBLE.search(line)]
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> str:
         """What it said on the way out.  The exit code is 0."""

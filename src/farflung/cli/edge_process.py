@@ -35,7 +35,7 @@ from farflung.edge.runtimes.base import Runtime
 from farflung.edge.runtimes.process import ProcessRuntime
 from farflung.edge.workload_controllers import add_workload_controllers
 from farflung.http.certificates import CertificateError
-from farflung.lib import ids, log_lines, outlet
+from farflung.lib import ids, klog, log_lines, outlet
 from farflung.lib.errors import UserError
 from farflung.lib.klog import Logger
 from farflung.runtime.environment import system_environment
@@ -52,7 +52,7 @@ NODE_AGENT: Final = "kubelet"  #: component of Events, as users know it
 
 def run(edge: EmbeddedEdge, *, verbosity: int) -> None:
     """Run until a signal.  Errors of the user are one line and exit code 1."""
-    outlet.unblock(log_lines.lost)
+    outlet.unblock(klog.lost)
     log_lines.configure(sys.stderr, verbose=False)
     log = Logger(sys.stderr, verbosity)
     try:

@@ -46,7 +46,7 @@ from farflung.hub.endpoints.logs import Nodes
 from farflung.hub.registry.call import StorageLimits
 from farflung.hub.request.audit import Audit
 from farflung.hub.request.audit_policy import AuditPolicy
-from farflung.lib import log_lines, memory, outlet
+from farflung.lib import klog, log_lines, memory, outlet
 from farflung.lib.errors import UserError
 from farflung.lib.outlet import RotatedFile, Rotation
 from farflung.machines.files.scheduler_files import SchedulerFiles, SchedulerFilesError
@@ -95,7 +95,7 @@ class HubSettings(ServingOptions):
 
 def run(settings: HubSettings) -> None:
     """Run until a signal.  Errors of the user are one line and exit code 1."""
-    outlet.unblock(log_lines.lost)
+    outlet.unblock(klog.lost)
     log_lines.configure(sys.stderr, verbose=settings.verbose)
     try:
         if settings.controllers and settings.files:

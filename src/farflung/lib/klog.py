@@ -1,4 +1,4 @@
-"""Log lines in the format of klog, as Kubernetes controllers write them:
+"""Log lines in the format of klog, as Kubernetes' programs write them:
 
     I0321 06:25:23.108443    9071 controller.go:201] "starting controller" controller="edge-scheduler"
 
@@ -70,6 +70,11 @@ class Logger:
             self.stream.flush()
         except (OSError, ValueError):
             pass  # the reader closed the pipe
+
+
+def unquoted(level: str, now: datetime, where: str, message: str) -> str:
+    """A line with a message as it is.  `where`: the file and line that logs it."""
+    return _line(level, now, where, Bare(message), ())
 
 
 def lost(number: int) -> str:

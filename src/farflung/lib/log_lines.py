@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 import traceback
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import Final, TextIO
 
+from farflung.lib import klog
 from farflung.lib.outlet import Outlet
 
 log = logging.getLogger(__name__)
 
-FORMAT: Final = "%(asctime)s %(levelname)s %(message)s"
-TIME: Final = "%Y-%m-%d %H:%M:%S"
+TIME: Final = "%m%d %H:%M:%S"
+AUDIT: Final = "audit.py:1"  #: where its lines come from
 
 
-class DiscreetFormatter(logging.Formatter):
+class KlogFormatter(logging.Formatter):
     """Logs the place and type of an exception, not its text, which may quote a client's data."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        level = klog.INFO if record.levelno < logging.WARNING else klog.WARNING
+        if record.levelno >= logging.ERROR:
+            level = klog.ERROR
+        where = f"{record.filename}:{record.lineno}"
+        return klog.unquoted(level, datetime.fromtimestamp(record.created), where, super().format(record))
 
     def formatException(
         self,
@@ -32,17 +42,12 @@ class DiscreetFormatter(logging.Formatter):
 
 def configure(stream: TextIO, *, verbose: bool) -> None:
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(DiscreetFormatter(FORMAT))
+    handler.setFormatter(KlogFormatter())
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler])
 
 
-def lost(number: int) -> str:
-    """The line that replaces lost ones."""
-    return f"{time.strftime(TIME)},000 WARNING {number} lines were lost, because the reader was too slow"
-
-
 class LogLines:
-    """A fast writer of INFO lines."""
+    """A fast writer of the lines of the audit."""
 
     def __init__(self, stream: TextIO, *, silent: bool = False) -> None:
         """`silent`: until `begin`."""
@@ -84,8 +89,10 @@ class LogLines:
         second = int(now)
         if second != self._second:
             self._second = second
-            self._stamp = time.strftime(TIME, time.localtime(second))
-        return f"{self._stamp},{int((now - second) * 1000):03d} INFO {text}\n".encode(errors="backslashreplace")
+            self._stamp = klog.INFO + time.strftime(TIME, time.localtime(second))
+        fraction = int((now - second) * 1_000_000)
+        whole = f"{self._stamp}.{fraction:06d} {os.getpid():7} {AUDIT}] {text}\n"
+        return whole.encode(errors="backslashreplace")
 
 
 class EventLines(LogLines):
