@@ -6,6 +6,7 @@ What it refuses to start with, and the sentence for each, is in tests/cli/test_h
 from __future__ import annotations
 
 import http.client
+import re
 import resource
 import signal
 import socket
@@ -85,6 +86,17 @@ def begun_request(hub: HubProcess, length: int) -> bytes:
         f"POST {MAPS} HTTP/1.1\r\nHost: hub\r\nAuthorization: Bearer {hub.token}\r\n"
         f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
     ).encode()
+
+
+def test_a_hub_prints_its_two_lines_after_what_it_logs_while_it_starts(workspaces: HubProcess) -> None:
+    starting = re.compile(r'\] "starting controller" controller="(.+)"$', re.MULTILINE)
+    first = starting.findall(workspaces.starting_log)
+    assert {"edge-scheduler", "global-scheduler-copies", "placement-translator-status"}.issubset(first)
+    assert set(first) == set(starting.findall(workspaces.log()))
+    for line in workspaces.starting_log.splitlines():
+        assert re.match(r"I\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [a-z_]+\.py:\d+\] ", line)
+    assert workspaces.ready_line == f"farflung hub is ready on https://127.0.0.1:{workspaces.port}"
+    assert workspaces.hint == f"  export KUBECONFIG={workspaces.kubeconfig}"
 
 
 def test_a_hub_serves_stops_in_order_and_comes_back_as_it_was(start: Start) -> None:

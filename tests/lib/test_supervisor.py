@@ -127,6 +127,20 @@ async def test_a_program_that_is_not_there_is_tried_again_and_harms_nobody(caplo
     assert caplog.messages[0].startswith("the child cannot be started: no such file or directory; restarting")
 
 
+@pytest.mark.parametrize("text", ["echo started; exec sleep 1000", "exit 7"])
+async def test_a_child_is_awaited_until_it_prints_or_ends(text: str) -> None:
+    async with kept_running("the child", ["sh", "-c", text], backoff=QUICK) as ready, asyncio.timeout(PATIENCE):
+        assert not ready.is_set()
+        await ready.wait()
+
+
+async def test_a_child_that_prints_more_than_a_pipe_holds_does_not_stop(tmp_path: Path) -> None:
+    text = f"head -c 1000000 /dev/zero; touch {tmp_path}/done; exec sleep 1000"
+    async with kept_running("the child", ["sh", "-c", text], backoff=QUICK), asyncio.timeout(PATIENCE):
+        while not (tmp_path / "done").exists():
+            await asyncio.sleep(0.01)
+
+
 async def test_how_it_ended_is_told(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     async with kept_running("the child", ["sh", "-c", "exit 7"], backoff=QUICK), asyncio.timeout(PATIENCE):

@@ -252,11 +252,12 @@ async def test_controllers_begin_when_everything_was_listed_and_not_before() -> 
     async with running(manager):
         await until(first.synced.is_set)
         await until(lambda: second.troubles > 3)
-        assert (manager.synced, manager.idle, looked) == (False, False, [])
+        assert (manager.synced, manager.started, manager.idle, looked) == (False, False, False, [])
         down.up = True
         await until(lambda: looked == ["one"])
         await until(lambda: manager.idle)
         assert manager.synced
+        assert manager.started
 
 
 async def test_nothing_is_ready_before_it_runs() -> None:
@@ -302,6 +303,7 @@ async def test_a_controller_with_its_own_informers_runs_and_is_reported_with_the
         assert not manager.synced
         one.synced = True
         assert manager.synced
+        assert not manager.started
         assert manager.idle
         one.controllers[1].queue.add("a")
         assert not manager.idle

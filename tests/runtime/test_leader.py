@@ -52,6 +52,7 @@ class Election:
     terms: Iterator[int] = field(default_factory=itertools.count)
     log: io.StringIO = field(default_factory=io.StringIO)
     said: dict[str, str] = field(default_factory=dict)  #: by each of them who leads
+    candidates: dict[str, Candidate] = field(default_factory=dict)
     precedences: dict[str, Precedence] = field(default_factory=dict)  #: by name; others are equal
 
     def join(self, name: str) -> Process:
@@ -70,7 +71,7 @@ class Election:
         client, log = Client(process), Logger(self.log)
         precedence = self.precedences.get(process.name, Precedence.EQUAL)
         lease = LeaseRef(client, "default", "work", lambda: dict(self.said), precedence)
-        candidate = Candidate(lease, identity, env, process.clock, log)
+        candidate = self.candidates[process.name] = Candidate(lease, identity, env, process.clock, log)
         process.start(lambda: candidate.lead(lambda: self._work(process, candidate)))
 
     async def _work(self, process: Process, candidate: Candidate) -> None:
@@ -342,6 +343,20 @@ def test_labels_on_the_lease_do_not_prevent_its_release() -> None:
         made.pass_time(TERMS.pause * 2)
         assert made.leaders == [other(made, leader).name]
         assert made.lease()["metadata"]["labels"] == {"a": "b"}
+
+
+def test_a_candidate_waits_from_its_first_failed_attempt_until_it_leads() -> None:
+    with election("a") as made:
+        made.pass_time(SETTLED)
+        b = made.join("b")
+        assert not made.candidates["b"].waits
+        made.pass_time(SETTLED)
+        assert made.candidates["b"].waits
+        named(made, "a").stop()
+        made.pass_time(SETTLED)
+        assert made.leaders == ["b"]
+        assert not made.candidates["b"].waits
+        b.stop()
 
 
 # --- precedence -------------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ PATIENCE = 120.0  #: seconds for one block, more than its commands wait themselv
 STOP = "<!-- ^C -->"
 SHARED = re.compile(r"\.venv/bin/farflung (start|hub)\s*")  #: a command whose hub documents share
 READY = "export KUBECONFIG="  #: in the last line a hub prints before it serves
+LOG = re.compile(r"I\d{4} \d\d:\d\d:\d\d\.\d{6} ")  #: the beginning of a line that documents do not show
 FENCE = re.compile(r"^```(?P<words>[^\n`]*)\n(?P<content>.*?)^```$|^" + re.escape(STOP) + "$", re.MULTILINE | re.DOTALL)
 
 
@@ -184,7 +185,8 @@ class Terminal:
     def _until_ready(self) -> Iterator[str]:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            yield line
+            if not LOG.match(line):
+                yield line
             if READY in line:
                 return
 

@@ -69,6 +69,7 @@ class HubProcess:
         if not self.ready_line:
             raise AssertionError(f"the hub did not start: exit code {self.process.wait()}, {self.log()}")
         self.hint = self.process.stdout.readline().rstrip("\n")
+        self.starting_log = self.log()  #: that it wrote before these two lines
         self.kubeconfig = directory / "admin.kubeconfig"
         self.config: Json = yaml.safe_load(self.kubeconfig.read_text())
         server: str = self.config["clusters"][0]["cluster"]["server"]

@@ -71,6 +71,7 @@ NEEDS_ALL: Final = (
     "this controller needs access to all workspaces; select a context with it by --allclusters-context, like the one "
     "in the hub's admin.kubeconfig"
 )
+LOOK: Final = 0.05  #: seconds between two looks whether all controllers run
 NO_FILES: Final = FileOptions()
 ADMIN_CONTEXT: Final = "system:admin"  #: context with access to all workspaces
 WORKERS: Final = {SCHEDULER: 4, MAILBOXES: 4, TRANSLATOR: 16, SUMMARIZER: 8, GLOBAL: 32}
@@ -309,9 +310,13 @@ async def _serve(
     if settings.files:
         status.registry.register(files)
     async with (
+        contextlib.AsyncExitStack() as stack,
         served(settings.options.bind_address, {"informers": status.ready}, status.registry, files.notes),
         identity(settings.options.identity_file, log) as lease_identity,
     ):
+        if settings.with_parent:
+            reporting = asyncio.create_task(_report_start(status, env), name="parent")
+            stack.callback(reporting.cancel)
         work = partial(run_controllers, settings, files=files, identity=lease_identity, status=status, env=env, log=log)
         if not settings.options.leader_elect:
             await work(servers)
@@ -320,6 +325,14 @@ async def _serve(
         candidate = Candidate(LeaseRef(servers.provider, "default", lease), lease_identity, env, _now, log)
         guarded = servers.through(candidate.guarded)
         await candidate.lead(lambda: work(guarded))
+
+
+async def _report_start(status: ProcessStatus, env: Environment) -> None:
+    """Write to the parent when all controllers run, after their log lines."""
+    while not status.started():
+        await env.sleep(LOOK)
+    await asyncio.to_thread(outlet.drain)
+    print("started", flush=True)
 
 
 @dataclass(slots=True)
@@ -332,6 +345,9 @@ class ProcessStatus:
     def ready(self) -> bool:
         """A process that waits for the Lease is ready."""
         return self._manager is None or self._manager.synced
+
+    def started(self) -> bool:
+        return self._manager is not None and self._manager.started
 
     @contextlib.contextmanager
     def manager(self, log: Logger) -> Iterator[Manager]:

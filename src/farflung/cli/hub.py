@@ -60,6 +60,7 @@ log = logging.getLogger(__name__)
 
 FOLLOW = 1.0  #: seconds between two checks for revoked tokens
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  #: errors of a file that cannot grow
+STARTING = 10.0  #: seconds for the controllers to start before the hub reports that it is ready
 #: modules that the start does not need.  Loading them takes longer than a turn of the event loop.
 LOADED_LATER = (
     "prometheus_client.core",
@@ -129,11 +130,24 @@ async def _run(settings: HubSettings) -> None:
         loop.add_signal_handler(number, _stop, stopped)
     async with running(settings) as server:
         kubeconfig = settings.root_directory / KUBECONFIG
-        print(f"farflung hub is ready on https://{settings.bind_address}:{server.port}", flush=True)
-        print(f"  export KUBECONFIG={kubeconfig.absolute()}", flush=True)
-        async with _controllers(settings, kubeconfig) if settings.controllers else contextlib.nullcontext():
+        async with contextlib.AsyncExitStack() as stack:
+            if settings.controllers:
+                working = await stack.enter_async_context(_controllers(settings, kubeconfig))
+                if not settings.bare:  # they would wait for the edge API, which the user creates
+                    await _first_of(working, stopped)
+            await asyncio.to_thread(outlet.drain)
+            print(f"farflung hub is ready on https://{settings.bind_address}:{server.port}", flush=True)
+            print(f"  export KUBECONFIG={kubeconfig.absolute()}", flush=True)
             await stopped.wait()
             print("farflung hub is stopping", flush=True)
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    """Wait for one of them, but not for long: the hub serves already."""
+    waiting = [asyncio.create_task(event.wait()) for event in events]
+    await asyncio.wait(waiting, timeout=STARTING, return_when=asyncio.FIRST_COMPLETED)
+    for task in waiting:
+        task.cancel()
 
 
 def _stop(stopped: asyncio.Event) -> None:
@@ -329,7 +343,7 @@ def _write_kubeconfig(settings: HubSettings, url: str, ca_pem: bytes, tokens: Ma
     start.write_kubeconfig(settings.root_directory, url, ca_pem, tokens)
 
 
-def _controllers(settings: HubSettings, kubeconfig: Path) -> contextlib.AbstractAsyncContextManager[None]:
+def _controllers(settings: HubSettings, kubeconfig: Path) -> contextlib.AbstractAsyncContextManager[asyncio.Event]:
     from farflung.cli.start import controllers
 
     return controllers(kubeconfig, settings.limits, settings.stale_after, settings.files, verbose=settings.verbose)

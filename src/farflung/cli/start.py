@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
 from collections.abc import Collection, Iterator, Mapping
@@ -51,8 +52,9 @@ def write_kubeconfig(directory: Path, url: str, ca_pem: bytes, tokens: Mapping[s
 
 def controllers(
     kubeconfig: Path, limits: WithdrawalLimits, stale_after: float, files: SchedulerFiles, *, verbose: bool
-) -> AbstractAsyncContextManager[None]:
-    """Run the controllers in a second process until the block ends, so that they cannot slow down the hub."""
+) -> AbstractAsyncContextManager[asyncio.Event]:
+    """Run the controllers in a second process until the block ends, so that they cannot slow down the hub.  Yields an
+    event that is set when they work."""
     arguments = options(kubeconfig, limits, stale_after, files, verbose=verbose)
     return kept_running("farflung controllers", [sys.executable, "-m", "farflung", "controllers", *arguments])
 

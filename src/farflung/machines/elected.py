@@ -95,7 +95,7 @@ class Elected:
     @property
     def synced(self) -> bool:
         """A process that waits for the Lease is ready."""
-        return self._scheduler is None or self._scheduler.synced
+        return self._candidate.waits if self._scheduler is None else self._scheduler.synced
 
     def collect(self) -> Iterable[Metric]:
         from prometheus_client.core import GaugeMetricFamily

@@ -40,6 +40,7 @@ class Controller(Generic[K]):
         self.name = name
         self.queue: WorkQueue[K] = WorkQueue(monotonic)
         self.tally = ReconcileCounts()
+        self.started = workers == 0  #: without workers there is nothing to start
         self._reconcile = reconcile
         self._workers = workers
         self._backoff = backoff
@@ -57,6 +58,7 @@ class Controller(Generic[K]):
 
     async def run(self) -> None:
         """Until cancelled."""
+        self.started = True
         self._log.info("starting controller", v=self.verbosity, controller=self.name)
         try:
             async with asyncio.TaskGroup() as workers:

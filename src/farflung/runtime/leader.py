@@ -116,6 +116,7 @@ class Candidate:
         self._since = 0.0  #: when this version was first read
         self._written = datetime.min  #: the last time written to the Lease
         self._renewed: float | None = None  #: time of the request that acquired or renewed the Lease
+        self.waits = False  #: since an attempt to acquire the Lease failed
 
     @property
     def leads(self) -> bool:
@@ -132,6 +133,7 @@ class Candidate:
         returns or raises."""
         while True:
             await self._acquire()
+            self.waits = False
             self._log.info("became leader")
             try:
                 if await self._term(work):
@@ -160,6 +162,7 @@ class Candidate:
         """Logs each other holder once."""
         awaited = ""
         while not await self._try(self._terms.deadline):
+            self.waits = True
             if self._seen.holder not in ("", self._identity, awaited):
                 awaited = self._seen.holder
                 self._log.info("waiting for the lease of another holder", holder=awaited[:LONGEST_HOLDER])

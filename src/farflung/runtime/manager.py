@@ -83,6 +83,11 @@ class Manager:
         return self._running and listed and all(one.synced for one in self._independent)
 
     @property
+    def started(self) -> bool:
+        """Whether all controllers run, or wait for a Lease."""
+        return self.synced and all(controller.started for controller in self.controllers)
+
+    @property
     def idle(self) -> bool:
         """Whether no key is queued or being reconciled."""
         return self.synced and all(controller.queue.idle for controller in self.controllers)
