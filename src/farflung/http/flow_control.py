@@ -4,7 +4,7 @@
             └► it is busy: queued by flow ─► answered when it is the flow's turn
                                           └► 429, if the flow has too many waiting
 
-The event loop is busy when requests took SLICE seconds in one of its turns.  The next ones are queued, and each turn
+The event loop is busy when requests took BUSY seconds in one of its turns.  The next ones are queued, and each turn
 serves SLICE seconds of them, in the order of fair queues.  So a client waits for a few slices, however many connections
 others have.  Requests that give way (`asyncio.sleep(0)`) are queued again.
 """
@@ -25,10 +25,12 @@ from farflung.lib.fair_queue import FairQueue
 from farflung.lib.worker_pool import JobTurn
 from farflung.machinery.errors import too_many_requests
 
-#: Seconds of work in a turn of the event loop before requests are queued, and of queued requests in each turn.
+#: Seconds of work in a turn of the event loop, or for the next one, before requests are queued.
+BUSY: Final = 0.005
+#: Seconds of work of queued requests in each turn.
 SLICE: Final = 0.002
-#: Seconds of work after which the end of the turn is awaited.
-NOTICED: Final = 0.0005
+#: Seconds of work after which the end of the turn is awaited.  Less would cost quick requests a tenth of their time.
+NOTICED: Final = 0.003
 #: Bytes that count like the rest of a request, in the estimate of its cost.
 OVERHEAD: Final = 2048
 #: Bytes of a body for each further seat of a request.
@@ -38,7 +40,7 @@ RISING: Final = 0.5
 FALLING: Final = 0.02
 #: Seconds of a write and of a long read until they wait for something, before any was measured.
 WRITE_COST: Final = 0.0002
-READ_COST: Final = 0.002
+READ_COST: Final = 0.005
 READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 #: Reasons of rejections, as in Kubernetes.
@@ -118,6 +120,7 @@ class FlowControl:
         self._bytes: Counter[str] = Counter()  #: of queued bodies, by tenant
         self._streams: Counter[tuple[str, str]] = Counter()  #: open ones, by tenant and user
         self._spent = 0.0  #: seconds of work in this turn of the event loop
+        self._promised = 0.0  #: … and of requests that begin in it and go on in the next one
         self._turn_ends = False  #: the end of this turn is awaited
         self.queued: Counter[str] = Counter()  #: by level
         self.dispatched: Counter[str] = Counter()  #: requests that had their turn, by level
@@ -125,7 +128,7 @@ class FlowControl:
 
     def __call__(self, request: Request) -> Answer | Awaitable[Answer]:
         lane = self.reading if request.method in READING else self.mutating
-        if self._waiting or self._spent >= SLICE or lane.taken >= lane.seats:
+        if self._waiting or self._spent >= BUSY or self._promised >= BUSY or lane.taken >= lane.seats:
             return self._enqueue(request, lane)
         started = self.clock()
         answer = self._handler(request)
@@ -162,6 +165,12 @@ class FlowControl:
         """Count work of this turn."""
         self._spent += seconds
         if self._spent > NOTICED and not self._turn_ends:
+            self._await_end_of_turn()
+
+    def promise(self, seconds: float) -> None:
+        """Count work of the next turn."""
+        self._promised += seconds
+        if self._promised > NOTICED and not self._turn_ends:
             self._await_end_of_turn()
 
     def opened(self, request: Request, stream: Stream) -> Answer:
@@ -208,7 +217,7 @@ class FlowControl:
 
     def give_way(self, request: Request, flow: Flow | None, seconds: float) -> asyncio.Future[Any] | None:
         """The next turn of a request in progress, whose last step took `seconds`; None if it need not wait for it."""
-        if not self._waiting and self._spent < SLICE:
+        if not self._waiting and self._spent < BUSY:
             return None
         flow = flow or self.flow_of(request)
         return None if flow is None else self._wait(Queued(flow, self._begun, None, self.clock(), seconds))
@@ -233,10 +242,10 @@ class FlowControl:
     def _begin_turn(self) -> None:
         """Called by the event loop in its next turn: serve a slice of the queues."""
         self._turn_ends = False
-        self._spent = 0.0
+        self._spent = self._promised = 0.0
         lanes = [lane for lane in self._lanes if lane.queue and not lane.is_full]
         for number, lane in enumerate(lanes, start=1):
-            while lane.queue and not lane.is_full and self._spent < SLICE * number / len(lanes):
+            while lane.queue and not lane.is_full and self._spent + self._promised < SLICE * number / len(lanes):
                 self._dispatch(lane.queue.pop())
         if any(lane.queue and not lane.is_full for lane in self._lanes):
             self._await_end_of_turn()  # otherwise the next request that leaves its seats does
@@ -282,7 +291,7 @@ class InTurns:
         self._seats = 1 + len(request.body) // SEAT
         self._estimate = lane.estimate(request)
         lane.taken += self._seats
-        control.spend(self._estimate)
+        control.promise(self._estimate)
         if flow is not None:
             lane.queue.charge(flow, self._estimate)
 
