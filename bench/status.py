@@ -239,7 +239,7 @@ def copy_at(number: int, version: int) -> ObservedObject:
     """In a mailbox, with a status."""
     made = deployment("nginx:1")
     made["metadata"]["namespace"] = SPACE
-    copy = projected(made, sources=[f"{CLUSTER}|p"])
+    copy = projected(made, placements=[f"{CLUSTER}|p"])
     time_of = {"manager": "farflung-syncer", "operation": "Update", "subresource": "status", "time": STARTED}
     copy["metadata"]["managedFields"] = [time_of]
     return seen(REF, {**copy, "status": status(number)}, version)

@@ -42,7 +42,7 @@ from farflung.placement.names import (
     ObjectKey,
     ObjectRef,
     PlacementKey,
-    Source,
+    WatchedCollection,
 )
 from farflung.placement.resolve import Resolver
 from farflung.placement.state import Neighbors, PlacementState, StatusKey
@@ -263,9 +263,9 @@ async def run_feed(fail_at: int, *, late: bool = False) -> Outcome:
             "workspaces": feed._workspaces,
             "clusters": feed._clusters,
             "collectors": summarizer._collectors,
-            "namespaces": feed.feeds._informers[Source(NAMESPACES, "v1")],
-            "deployments": feed.feeds._informers[Source(DEPLOYMENTS, "v1")],
-            "bindings": feed.feeds._informers[Source(BINDINGS, "v1alpha1")],
+            "namespaces": feed.feeds._informers[WatchedCollection(NAMESPACES, "v1")],
+            "deployments": feed.feeds._informers[WatchedCollection(DEPLOYMENTS, "v1")],
+            "bindings": feed.feeds._informers[WatchedCollection(BINDINGS, "v1alpha1")],
         }
         with failing((*ENGINE, Summaries, StatusReturner), fail_at, late=late) as calls:
             for version, (kind, obj, deleted) in enumerate(FEED_HISTORY, 1):
@@ -296,7 +296,7 @@ def feed_state(feed: PlacementFeed, translator: PlacementTranslator, summarizer:
         known.locations,
         known.customizers,
         known.mailboxes,
-        known.sources,
+        known.collections,
         known._placements_through,
     )
     subjects = {
@@ -429,8 +429,8 @@ async def test_copies_are_not_withdrawn_because_the_engine_fails_with_an_object(
         "slices": feed._slices,
         "workspaces": feed._workspaces,
         "clusters": feed._clusters,
-        "namespaces": feed.feeds._informers[Source(NAMESPACES, "v1")],
-        "deployments": feed.feeds._informers[Source(DEPLOYMENTS, "v1")],
+        "namespaces": feed.feeds._informers[WatchedCollection(NAMESPACES, "v1")],
+        "deployments": feed.feeds._informers[WatchedCollection(DEPLOYMENTS, "v1")],
     }
     for informer in feed.feeds.informers():
         informer.synced.set()

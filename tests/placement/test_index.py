@@ -191,4 +191,4 @@ def test_the_engine_agrees_with_nested_loops_and_misses_no_change(steps: list[An
         for key in twin.whats:
             assert engine.selected(key) == twin.selected(key)
             assert engine.whole_namespaces(key) == twin.whole(key)
-        assert set(engine.sources()) == {key.cluster for key in twin.whats}
+        assert set(engine.source_workspaces()) == {key.cluster for key in twin.whats}

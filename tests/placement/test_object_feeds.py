@@ -15,12 +15,12 @@ from farflung.client.rest import Client
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.placement.feeds import ObjectFeeds
-from farflung.placement.names import GroupResource, ObjectRef, Source
+from farflung.placement.names import GroupResource, ObjectRef, WatchedCollection
 from farflung.runtime.informer import SharedInformers
 from farflung.runtime.rebuilder import Rebuilder
 from farflung.runtime.reflector import Environment
 
-MAPS = Source(GroupResource("", "configmaps"), "v1")
+MAPS = WatchedCollection(GroupResource("", "configmaps"), "v1")
 PATIENCE = 60.0
 
 

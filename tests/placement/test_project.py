@@ -83,12 +83,12 @@ def test_maps_of_which_nothing_is_left_are_left_out() -> None:
 
 def test_a_copy_is_marked_and_says_what_was_put_in() -> None:
     obj = deployment(labels={"b": "1", "a": "2"}, annotations={"note": "n"})
-    made = projected(obj, sources=["ws2", "ws1"])
+    made = projected(obj, placements=["ws2", "ws1"])
     assert is_ours(made)
     assert not is_ours(obj)
     assert made["metadata"]["labels"] == {"a": "2", "b": "1", PROJECTED: "yes"}
     said = projection_of(made)
-    assert (said.labels, said.annotations, said.sources) == (("a", "b"), ("note",), ("ws1", "ws2"))
+    assert (said.labels, said.annotations, said.placements) == (("a", "b"), ("note",), ("ws1", "ws2"))
     assert made["metadata"]["annotations"] == {
         PROJECTION: f'{{"annotations":["note"],"hash":"{said.hash}","labels":["a","b"],"sources":["ws1","ws2"]}}',
         "note": "n",
@@ -220,11 +220,11 @@ def test_the_type_that_the_server_gave_a_secret_is_no_difference() -> None:
 
 
 def test_other_sources_of_the_same_content_are_written_down() -> None:
-    there = stored(projected(config_map(), sources=["ws1"]))
-    wanted = projected(config_map(), sources=["ws1", "ws2"])
+    there = stored(projected(config_map(), placements=["ws1"]))
+    wanted = projected(config_map(), placements=["ws1", "ws2"])
     put = updated(there, wanted)
     assert put is not None
-    assert projection_of(put).sources == ("ws1", "ws2")
+    assert projection_of(put).placements == ("ws1", "ws2")
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ class Twin:
             copy = self.refs[self.world.boxes[destination.target]].get(ref)
             key = f"{cluster}|{placement['metadata']['name']}"
             is_ours = copy is not None and is_there(copy) and labels_of(copy).get(PROJECTED) == "yes"
-            there = copy if copy is not None and is_ours and key in projection_of(copy).sources else None
+            there = copy if copy is not None and is_ours and key in projection_of(copy).placements else None
             stale = self.stale(mailbox) or self.unreturned(mailbox, ref)
             found.append(Copy(mailbox, destination, there, self.problem(mailbox, ref, "down"), stale))
         return sorted(found, key=lambda one: (one.destination[:3], one.mailbox))

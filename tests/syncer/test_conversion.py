@@ -66,7 +66,7 @@ def obj(kind: str, api: str = "v1", namespace: str = "shop", name: str = "a", **
 
 def copy_of(source: Obj, *, create_only: bool = False) -> Obj:
     """As the translator leaves it in a mailbox."""
-    made = projected(stripped(source), create_only=create_only, sources=["c1"])
+    made = projected(stripped(source), create_only=create_only, placements=["c1"])
     made["metadata"] |= OF_THE_SERVER
     made["metadata"]["annotations"] |= {"kcp.io/cluster": "mb"}
     return made

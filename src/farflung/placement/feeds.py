@@ -30,7 +30,7 @@ from farflung.placement.names import (
     GroupResource,
     ObjectRef,
     PlacementKey,
-    Source,
+    WatchedCollection,
     category,
 )
 from farflung.placement.state import PlacementState, WorkKey
@@ -57,19 +57,19 @@ ObjectListener = Callable[[str, ObjectRef, ObservedObject | None], None]
 
 
 class ObjectFeeds:
-    """One informer per needed source."""
+    """One informer per needed collection."""
 
     def __init__(
         self,
         everywhere: Client,
         notify: ObjectListener,
-        changed: Callable[[Source], None],
+        changed: Callable[[WatchedCollection], None],
         informers: SharedInformers,
         rebuilder: Rebuilder,
         trouble: Callable[[str, Exception], None],
     ) -> None:
         """`everywhere`: all workspaces; `notify` is called for every change, guarded by the rebuilder; `changed` when a
-        source has its first list, and when it is stopped."""
+        collection has its first list, and when it is stopped."""
         self._everywhere = everywhere
         self._notify = notify
         self._changed = changed
@@ -77,93 +77,93 @@ class ObjectFeeds:
         self._rebuilder = rebuilder
         self._trouble = trouble
         self.is_assuming = False  #: the change being delivered is an own write
-        self._informers: dict[Source, Informer[ObservedObject]] = {}
-        self._running: dict[Source, asyncio.Task[None]] = {}
+        self._informers: dict[WatchedCollection, Informer[ObservedObject]] = {}
+        self._running: dict[WatchedCollection, asyncio.Task[None]] = {}
 
-    def want(self, group: asyncio.TaskGroup, sources: Iterable[Source]) -> None:
-        """Start and stop informers, so that there is one for each of these sources."""
-        wanted = set(sources)
-        for source in self._informers.keys() - wanted:
-            self._stop(source)
-        for source in sorted(wanted - self._informers.keys()):
-            informer = self._informers[source] = self._informer(source)
-            running = self._run(source, informer)
+    def want(self, group: asyncio.TaskGroup, collections: Iterable[WatchedCollection]) -> None:
+        """Start and stop informers, so that there is one for each of these collections."""
+        wanted = set(collections)
+        for watched in self._informers.keys() - wanted:
+            self._stop(watched)
+        for watched in sorted(wanted - self._informers.keys()):
+            informer = self._informers[watched] = self._informer(watched)
+            running = self._run(watched, informer)
             try:
-                self._running[source] = group.create_task(running, name=f"informer of {source.resource}")
+                self._running[watched] = group.create_task(running, name=f"informer of {watched.resource}")
             except RuntimeError:  # the group is shutting down
                 running.close()
                 raise
 
-    async def _run(self, source: Source, informer: Informer[ObservedObject]) -> None:
+    async def _run(self, watched: WatchedCollection, informer: Informer[ObservedObject]) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(informer.run())
             await informer.synced.wait()
-            self._changed(source)
+            self._changed(watched)
 
-    def _informer(self, source: Source) -> Informer[ObservedObject]:
-        client = self._everywhere.workspace(source.cluster) if source.cluster else self._everywhere
+    def _informer(self, watched: WatchedCollection) -> Informer[ObservedObject]:
+        client = self._everywhere.workspace(watched.cluster) if watched.cluster else self._everywhere
 
         def decode(document: bytes) -> ObservedObject:
-            return parse_object(source.resource, source.version, document)
+            return parse_object(watched.resource, watched.version, document)
 
-        informer: Informer[ObservedObject] = self._shared.informer(client, source.collection(), decode, self._trouble)
-        informer.subscribe(self._rebuilder.guarded(str(source.resource), self._listener(source), source.cluster))
+        informer: Informer[ObservedObject] = self._shared.informer(client, watched.collection(), decode, self._trouble)
+        informer.subscribe(self._rebuilder.guarded(str(watched.resource), self._listener(watched), watched.cluster))
         return informer
 
-    def _listener(self, source: Source) -> Callable[[CacheChange[ObservedObject]], None]:
+    def _listener(self, watched: WatchedCollection) -> Callable[[CacheChange[ObservedObject]], None]:
         def listener(change: CacheChange[ObservedObject]) -> None:
-            ref = ObjectRef(source.resource, change.key.namespace, change.key.name)
-            self._notify(change.key.cluster or source.cluster, ref, change.new)
+            ref = ObjectRef(watched.resource, change.key.namespace, change.key.name)
+            self._notify(change.key.cluster or watched.cluster, ref, change.new)
 
         return listener
 
     def replay(self) -> None:
         """Deliver all objects in the caches to a new engine."""
-        for source, informer in list(self._informers.items()):
-            self._rebuilder.replay(str(source.resource), informer.cache, self._listener(source), source.cluster)
+        for watched, informer in list(self._informers.items()):
+            self._rebuilder.replay(str(watched.resource), informer.cache, self._listener(watched), watched.cluster)
 
-    def _stop(self, source: Source) -> None:
-        self._running.pop(source).cancel()
-        informer = self._informers.pop(source)
+    def _stop(self, watched: WatchedCollection) -> None:
+        self._running.pop(watched).cancel()
+        informer = self._informers.pop(watched)
         informer.stop()
-        listener = self._rebuilder.guarded(str(source.resource), self._listener(source), source.cluster)
+        listener = self._rebuilder.guarded(str(watched.resource), self._listener(watched), watched.cluster)
         for key, seen in informer.cache.items():
             listener(CacheChange(key, seen, None))
-        self._changed(source)
+        self._changed(watched)
 
     # --- caches -----------------------------------------------------------------------------------
 
-    def is_known(self, source: Source) -> bool:
-        """Whether the informer of a source has a list."""
-        informer = self._informers.get(source)
+    def is_known(self, watched: WatchedCollection) -> bool:
+        """Whether the informer of a collection has a list."""
+        informer = self._informers.get(watched)
         return informer is not None and informer.synced.is_set()
 
     def informers(self) -> Sequence[Informer[Any]]:
         return list(self._informers.values())
 
-    async def synced(self, sources: Iterable[Source]) -> None:
-        """Wait for the lists of these sources."""
-        await asyncio.gather(*(self._informers[source].synced.wait() for source in sources))
+    async def synced(self, collections: Iterable[WatchedCollection]) -> None:
+        """Wait for the lists of these collections."""
+        await asyncio.gather(*(self._informers[watched].synced.wait() for watched in collections))
 
     async def settled(self) -> None:
-        """Wait for the lists of all sources, except those that failed repeatedly: a kind that cannot be listed must
+        """Wait for the lists of all collections, except those that failed repeatedly: a kind that cannot be listed must
         not delay the others."""
         while any(not one.synced.is_set() and one.troubles < PATIENCE for one in self._informers.values()):
             await self._shared.env.sleep(TICK)
 
     # --- own writes -------------------------------------------------------------------------------
 
-    def assume(self, source: Source, written: Obj) -> None:
-        if informer := self._informers.get(source):
+    def assume(self, watched: WatchedCollection, written: Obj) -> None:
+        if informer := self._informers.get(watched):
             self.is_assuming = True
             try:
                 informer.assume(written)
             finally:
                 self.is_assuming = False
 
-    def forget(self, source: Source, key: Key, version: int) -> None:
+    def forget(self, watched: WatchedCollection, key: Key, version: int) -> None:
         """Remove a deleted object from the cache.  `version`: the deleted one."""
-        if informer := self._informers.get(source):
+        if informer := self._informers.get(watched):
             informer.forget(key, version)
 
 
@@ -294,9 +294,9 @@ class PlacementFeed:
         workspace = msgspec.json.Decoder(Workspace).decode
         self._workspaces = self.informer(views.provider, WORKSPACES, workspace, self._on_workspace)
         self.feeds = ObjectFeeds(
-            views.everywhere, self._on_object, self._on_source, informers, self.rebuilder, self.trouble
+            views.everywhere, self._on_object, self._on_collection, informers, self.rebuilder, self.trouble
         )
-        self._listened: frozenset[Source] = frozenset()
+        self._listened: frozenset[WatchedCollection] = frozenset()
         self.known = self._empty_state()
 
     def add(self, subscriber: Subscriber) -> None:
@@ -429,14 +429,14 @@ class PlacementFeed:
             for obj in await root.list(found[resource].collection):
                 seen = parse_object(resource, "", orjson.dumps(obj))
                 own |= {
-                    source.resource
-                    for source in kinds_from("root", ObjectRef(resource, "", obj["metadata"]["name"]), seen)
+                    watched.resource
+                    for watched in kinds_from("root", ObjectRef(resource, "", obj["metadata"]["name"]), seen)
                 }
         return {resource: one.collection.version for resource, one in found.items() if resource not in own}
 
     def _update_informers(self) -> None:
-        """Start and stop informers after the needed sources changed."""
-        wanted = self.known.sources.keys()
+        """Start and stop informers after the needed collections changed."""
+        wanted = self.known.collections.keys()
         if self._group is not None and wanted != self._listened and self.rebuilder.clean.is_set():
             self._listened = frozenset(wanted)
             self.feeds.want(self._group, {*self.known.offers.builtin(), *wanted})
@@ -460,10 +460,10 @@ class PlacementFeed:
         if ref.resource in (BINDINGS, DEFINITIONS) and self._started:
             self._update_informers()
 
-    def _on_source(self, source: Source) -> None:
-        """A source has its first list, or was stopped."""
+    def _on_collection(self, watched: WatchedCollection) -> None:
+        """A collection has its first list, or was stopped."""
         if self._started:  # `begin` enqueues everything anyway
-            self.rebuilder.attempt(source, lambda: self._notify(self.known.on_source(source)))
+            self.rebuilder.attempt(watched, lambda: self._notify(self.known.on_collection(watched)))
 
     def _on_placement(self, change: CacheChange[Placement]) -> None:
         self._notify(self.known.on_placement(PlacementKey(change.key.cluster, change.key.name), change.new))

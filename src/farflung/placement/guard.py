@@ -11,7 +11,7 @@ from farflung.apis.edge.names import CONFIRM_WITHDRAWAL
 
 if TYPE_CHECKING:  # a hub process needs only WithdrawalLimits, and starts without the engine
     from farflung.placement.index import CopyIndex, ObjectIndex, PlacementIndex, ServedKinds
-    from farflung.placement.names import ObjectRef, PlacementKey, Source
+    from farflung.placement.names import ObjectRef, PlacementKey, WatchedCollection
     from farflung.placement.types import Placement
 
 Destination = TypeVar("Destination", bound=Hashable)
@@ -92,7 +92,7 @@ class Withdrawals:
         self,
         indexes: GuardedIndexes,
         limits: WithdrawalLimits,
-        is_listed: Callable[[Source], bool],
+        is_listed: Callable[[WatchedCollection], bool],
         is_undecided: Callable[[PlacementKey], bool],
     ) -> None:
         self._world = indexes.world
@@ -118,8 +118,8 @@ class Withdrawals:
         seen = self._world.get(cluster, ref)
         if seen is not None:
             return not seen.alive
-        source = self._offers.source(cluster, ref.resource)
-        return source is not None and self._is_listed(source)
+        watched = self._offers.collection(cluster, ref.resource)
+        return watched is not None and self._is_listed(watched)
 
     def is_held(self, key: PlacementKey) -> bool:
         """Whether the withdrawals of a placement exceed the limits.  An undecided placement withdraws nothing

@@ -17,7 +17,7 @@ from farflung.placement.names import (
     GroupResource,
     ObjectRef,
     PlacementKey,
-    Source,
+    WatchedCollection,
     category,
 )
 from farflung.placement.select import Selected, WorkloadSelector
@@ -203,7 +203,7 @@ class PlacementIndex:
         placement = self._placements.get(key)
         return frozenset() if placement is None else frozenset(placement.whole)
 
-    def sources(self) -> Iterable[str]:
+    def source_workspaces(self) -> Iterable[str]:
         """Clusters that have placements."""
         return self._in_cluster.keys()
 
@@ -457,40 +457,42 @@ class _Made(msgspec.Struct, frozen=True):
 _made: Final = msgspec.json.Decoder(_Made)
 _binding: Final = msgspec.json.Decoder(_Binding)
 _definition: Final = msgspec.json.Decoder(_Definition)
-_NO_SOURCES: Final[dict[GroupResource, Source]] = {}
+_NO_COLLECTIONS: Final[dict[GroupResource, WatchedCollection]] = {}
 
 
 class ServedKinds:
     """`builtin`: the kinds that every workspace serves, and their versions."""
 
     def __init__(self, builtin: Mapping[GroupResource, str]) -> None:
-        self._builtin = {resource: Source(resource, version) for resource, version in builtin.items()}
-        self._of: dict[str, dict[ObjectRef, frozenset[Source]]] = {}  #: cluster → binding or definition → its kinds
-        self._found: dict[str, dict[GroupResource, Source]] = {}  #: the same by kind
+        self._builtin = {resource: WatchedCollection(resource, version) for resource, version in builtin.items()}
+        self._of: dict[
+            str, dict[ObjectRef, frozenset[WatchedCollection]]
+        ] = {}  #: cluster → binding or definition → its kinds
+        self._found: dict[str, dict[GroupResource, WatchedCollection]] = {}  #: the same by kind
 
-    def builtin(self) -> Iterable[Source]:
+    def builtin(self) -> Iterable[WatchedCollection]:
         return self._builtin.values()
 
-    def everything(self) -> set[Source]:
+    def everything(self) -> set[WatchedCollection]:
         """The kinds of all workspaces."""
-        return {*self._builtin.values(), *(source for found in self._found.values() for source in found.values())}
+        return {*self._builtin.values(), *(watched for found in self._found.values() for watched in found.values())}
 
-    def source(self, cluster: str, resource: GroupResource) -> Source | None:
+    def collection(self, cluster: str, resource: GroupResource) -> WatchedCollection | None:
         """None if the workspace does not serve the kind."""
-        return self._builtin.get(resource) or self._found.get(cluster, _NO_SOURCES).get(resource)
+        return self._builtin.get(resource) or self._found.get(cluster, _NO_COLLECTIONS).get(resource)
 
-    def of(self, cluster: str) -> Iterable[Source]:
+    def of(self, cluster: str) -> Iterable[WatchedCollection]:
         """The kinds of its bindings and definitions."""
-        return self._found.get(cluster, _NO_SOURCES).values()
+        return self._found.get(cluster, _NO_COLLECTIONS).values()
 
-    def served_by(self, cluster: str, ref: ObjectRef) -> frozenset[Source]:
+    def served_by(self, cluster: str, ref: ObjectRef) -> frozenset[WatchedCollection]:
         """The kinds of one binding or definition."""
         return self._of.get(cluster, {}).get(ref, frozenset())
 
     def serving(self, cluster: str, resource: GroupResource) -> Iterator[ObjectRef]:
         """The bindings and definitions that serve a kind."""
         for ref, served in self._of.get(cluster, {}).items():
-            if any(source.resource == resource for source in served):
+            if any(watched.resource == resource for watched in served):
                 yield ref
 
     def binding(self, cluster: str, resource: GroupResource) -> ObjectRef | None:
@@ -501,7 +503,7 @@ class ServedKinds:
 
     def changed(self, cluster: str, ref: ObjectRef, seen: ObservedObject | None) -> bool:
         """Apply a change of a binding or a definition.  Whether it changes the served kinds."""
-        served = frozenset[Source]() if seen is None else kinds_from(cluster, ref, seen)
+        served = frozenset[WatchedCollection]() if seen is None else kinds_from(cluster, ref, seen)
         if served == self.served_by(cluster, ref):
             return False
         by_ref = self._of.setdefault(cluster, {})
@@ -510,15 +512,15 @@ class ServedKinds:
         else:
             del by_ref[ref]
         self._found[cluster] = {
-            source.resource: source
-            for source in sorted({one for sources in by_ref.values() for one in sources}, reverse=True)
+            watched.resource: watched
+            for watched in sorted({one for collections in by_ref.values() for one in collections}, reverse=True)
         }
         if not by_ref:
             del self._of[cluster], self._found[cluster]
         return True
 
 
-def kinds_from(cluster: str, ref: ObjectRef, seen: ObservedObject) -> frozenset[Source]:
+def kinds_from(cluster: str, ref: ObjectRef, seen: ObservedObject) -> frozenset[WatchedCollection]:
     try:
         if ref.resource == BINDINGS:
             return frozenset(_bound(_binding.decode(seen.document)))
@@ -529,14 +531,14 @@ def kinds_from(cluster: str, ref: ObjectRef, seen: ObservedObject) -> frozenset[
     return frozenset()
 
 
-def _bound(binding: _Binding) -> Iterator[Source]:
+def _bound(binding: _Binding) -> Iterator[WatchedCollection]:
     for one in (binding.status.bound_resources if binding.status is not None else None) or ():
         resource = GroupResource(one.group, one.resource)
         if category(resource) is not Category.NOWHERE and one.storage_versions:
-            yield Source(resource, one.storage_versions[-1], one.schema.identity_hash)
+            yield WatchedCollection(resource, one.storage_versions[-1], one.schema.identity_hash)
 
 
-def _defined(cluster: str, definition: _Definition) -> Iterator[Source]:
+def _defined(cluster: str, definition: _Definition) -> Iterator[WatchedCollection]:
     """In the storage version, if it is served."""
     conditions = (definition.status.conditions if definition.status is not None else None) or ()
     if not any(one.type == "Established" and one.status == "True" for one in conditions):
@@ -544,7 +546,7 @@ def _defined(cluster: str, definition: _Definition) -> Iterator[Source]:
     resource = GroupResource(definition.spec.group, definition.spec.names.plural)
     served = sorted((not one.storage, one.name) for one in definition.spec.versions if one.served)
     if served and category(resource) is not Category.NOWHERE:
-        yield Source(resource, served[0][1], "", cluster)
+        yield WatchedCollection(resource, served[0][1], "", cluster)
 
 
 def pending_since(ref: ObjectRef, seen: ObservedObject) -> datetime | None:

@@ -262,11 +262,11 @@ class Keepers:
             return ""
         return NAMESPACE_IN_USE if unit.resource == NAMESPACES else NAME_IN_USE
 
-    def _is_of_another_export(self, mailbox: str, resource: GroupResource, source: str) -> bool:
+    def _is_of_another_export(self, mailbox: str, resource: GroupResource, workspace: str) -> bool:
         """Whether the mailbox and the workspace of a placement serve different kinds of this name: the owner of the
         other export could read the copies."""
-        there = self._offers.source(self._mailboxes.get(mailbox, ""), resource)
-        here = self._offers.source(source, resource)
+        there = self._offers.collection(self._mailboxes.get(mailbox, ""), resource)
+        here = self._offers.collection(workspace, resource)
         return there is not None and here is not None and there.identity != here.identity
 
     def _is_reserved(self, mailbox: str, unit: ObjectRef, key: PlacementKey) -> bool:

@@ -42,7 +42,7 @@ class ObjectRef(NamedTuple):
         return f"{self.resource} {within}"
 
 
-class Source(NamedTuple):
+class WatchedCollection(NamedTuple):
     """The collection in which objects of a kind are watched."""
 
     resource: GroupResource

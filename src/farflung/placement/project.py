@@ -26,7 +26,7 @@ from farflung.machinery.errors import Obj
 from farflung.machinery.fields.sets import Fields, has, path
 from farflung.machinery.names import version_order
 from farflung.placement.customize import Customized, Customizer, customized, expands, parameters_of, reference_of
-from farflung.placement.names import NAMESPACES, ObjectRef, PlacementKey, Source
+from farflung.placement.names import NAMESPACES, ObjectRef, PlacementKey, WatchedCollection
 from farflung.placement.types import YES, CopyDestination, Location, ObservedObject, Projection, projection_of
 
 if TYPE_CHECKING:  # a syncer needs no placement engine
@@ -307,9 +307,9 @@ def _travels(key: str) -> bool:
 
 
 def projected(
-    obj: Mapping[str, Any], *, create_only: bool = False, sources: Iterable[str] = (), families: Iterable[str] = ()
+    obj: Mapping[str, Any], *, create_only: bool = False, placements: Iterable[str] = (), families: Iterable[str] = ()
 ) -> Obj:
-    """The copy of a stripped, merged and customized object.  `sources`: its placements, as `cluster|name`; `families`:
+    """The copy of a stripped, merged and customized object.  `placements`: as `cluster|name`; `families`:
     of their workspaces.
 
     `create_only`: never update it.  An annotation of the source can request the same.
@@ -322,7 +322,7 @@ def projected(
         families=tuple(sorted(families)),
         hash="" if _is_literal(obj) else _hash(content),
         labels=tuple(sorted(labels)),
-        sources=tuple(sorted(sources)),
+        placements=tuple(sorted(placements)),
     )
     ours = {PROJECTION: _encode(projection).decode()}
     if create_only or annotations.get(LATER_OVERWRITE) == NEVER:
@@ -419,7 +419,7 @@ def _left_alone(observed: Mapping[str, Any]) -> Obj | None:
 def released(observed: Mapping[str, Any]) -> Obj:
     """A copy without placements, to be deleted when nothing needs it."""
     metadata = _metadata(observed)
-    projection = _encode(msgspec.structs.replace(projection_of(observed), sources=())).decode()
+    projection = _encode(msgspec.structs.replace(projection_of(observed), placements=())).decode()
     metadata["annotations"] = {**(metadata.get("annotations") or {}), PROJECTION: projection}
     return {**observed, "metadata": metadata}
 
@@ -718,7 +718,7 @@ def desired(
     marks = sorted({str(one.placement) for one in wanted} | {str(key) for key in kept})
     chosen = [one for one in wanted if one.selected is not None]
     if ref.resource == NAMESPACES and not chosen:
-        return Desired(projected(bare_namespace(ref.name), sources=marks, families=families))
+        return Desired(projected(bare_namespace(ref.name), placements=marks, families=families))
     result = merged(sources)
     if result.obj is None:
         return NOTHING
@@ -735,7 +735,7 @@ def desired(
         return Desired(None, after.problem, result.conflicts, ambiguity=ambiguity)
     remarks = tuple(f"the parameter %({name}) is unknown" for name in after.unknown)
     remarks += tuple(f"the path {path} does not exist" for path in after.unused)
-    marked = projected(after.obj, create_only=create_only, sources=marks, families=families)
+    marked = projected(after.obj, create_only=create_only, placements=marks, families=families)
     return Desired(marked, "", result.conflicts, remarks, ambiguity)
 
 
@@ -782,7 +782,7 @@ class CopyState(NamedTuple):
     ref: ObjectRef
     cluster: str  #: of the mailbox
     reasons: list[CopyReason]
-    served: Source | None  #: None: the mailbox does not serve the kind
+    served: WatchedCollection | None  #: None: the mailbox does not serve the kind
     observed: ObservedObject | None  #: the object in the mailbox
     placements: frozenset[PlacementKey]  #: that select or need it
     kept: list[PlacementKey]  #: undecided placements of the existing copy

@@ -32,7 +32,7 @@ from farflung.placement.names import (
     GroupResource,
     ObjectRef,
     PlacementKey,
-    Source,
+    WatchedCollection,
     is_mailbox_name,
 )
 from farflung.placement.project import CopyState, contributing_clusters
@@ -116,9 +116,9 @@ class PlacementState:
         self,
         builtin: Mapping[GroupResource, str],
         limits: guard.WithdrawalLimits,
-        is_listed: Callable[[Source], bool] = lambda _: True,
+        is_listed: Callable[[WatchedCollection], bool] = lambda _: True,
     ) -> None:
-        """`is_listed`: whether the informer of a source has a list."""
+        """`is_listed`: whether the informer of a collection has a list."""
         self.world = ObjectIndex()
         self.offers = ServedKinds(builtin)
         self.engine = PlacementIndex(self.world, self.offers, lambda *asked: self.keepers.permits(*asked))
@@ -129,7 +129,7 @@ class PlacementState:
         self.locations: dict[tuple[str, str], Location] = {}
         self.placements: dict[PlacementKey, Placement] = {}
         self.keepers = Keepers(self.world, self.engine, self.offers, self.placements, self.locations, self.mailboxes)
-        self.sources: Counter[Source] = Counter()  #: how many workspaces need each source, except builtin ones
+        self.collections: Counter[WatchedCollection] = Counter()  #: how many workspaces need each, except builtin ones
         indexes = GuardedIndexes(self.world, self.engine, self.offers, self.copies, self.placements)
         self.withdrawals = Withdrawals(indexes, limits, is_listed, self.is_undecided)
         self._is_listed = is_listed
@@ -155,7 +155,7 @@ class PlacementState:
     def on_object(self, cluster: str, ref: ObjectRef, after: ObservedObject | None) -> set[WorkKey]:
         before = self.world.remove(cluster, ref) if after is None else self.world.put(cluster, ref, after)
         affected = self._with_withdrawals(self.engine.object_changed(cluster, ref, before, after))
-        if self._complete and cluster in self.engine.sources() and _is_alive(before) != _is_alive(after):
+        if self._complete and cluster in self.engine.source_workspaces() and _is_alive(before) != _is_alive(after):
             affected |= self._source_changed(cluster, ref)
         if ref.resource in (BINDINGS, DEFINITIONS):
             affected |= self._on_serving_object(cluster, ref, after)
@@ -217,9 +217,9 @@ class PlacementState:
         if not self.offers.changed(cluster, ref, after):
             return set()
         if cluster in self._tracked:
-            for source in before ^ set(self.offers.of(cluster)):
-                self._count(source, -1 if source in before else 1)
-        affected: set[WorkKey] = {DiscoveryKey(cluster)} if cluster in self.engine.sources() else set()
+            for watched in before ^ set(self.offers.of(cluster)):
+                self._count(watched, -1 if watched in before else 1)
+        affected: set[WorkKey] = {DiscoveryKey(cluster)} if cluster in self.engine.source_workspaces() else set()
         affected |= self._with_withdrawals(self.engine.served_kinds_changed(cluster))
         name = self._names.get(cluster)
         return affected if name is None else affected | self._keepers_changed(name)
@@ -241,11 +241,11 @@ class PlacementState:
             affected |= self._with_withdrawals(self.engine.remove_placement(key))
         else:
             self.placements[key] = seen
-            if key.cluster not in self.engine.sources():
+            if key.cluster not in self.engine.source_workspaces():
                 affected.add(DiscoveryKey(key.cluster))
             if not seen.workload.problem:
                 affected |= self._with_withdrawals(self.engine.put_placement(key, seen.workload))
-        self._track_sources(key.cluster)
+        self._track_collections(key.cluster)
         if _decisive(before) != _decisive(seen):
             affected |= self._update_destinations(key) | self._unwanted(key)
         return affected
@@ -304,7 +304,7 @@ class PlacementState:
 
     def _lists_all(self, cluster: str) -> bool:
         """Whether the informers of all kinds that a workspace serves have a list."""
-        return all(self._is_listed(source) for source in self.offers.of(cluster))
+        return all(self._is_listed(watched) for watched in self.offers.of(cluster))
 
     def selected_count(self, key: PlacementKey) -> int | None:
         """The number of objects that a placement selects; None: not known yet."""
@@ -326,12 +326,12 @@ class PlacementState:
         if before:
             self.keepers.forget_mailbox(name, before)
             del self.mailboxes[name], self._names[before]
-            self._track_sources(before)
+            self._track_collections(before)
             affected |= self._review(self.copies.forget_mailbox(name))
         affected |= {CopyKey(name, ref) for ref in self.engine.refs_at(name)}
         if cluster:
             self.mailboxes[name], self._names[cluster] = cluster, name
-            self._track_sources(cluster)
+            self._track_collections(cluster)
             affected.add(ConfigKey(name))
             for ref, seen in self.world.refs(cluster).items():
                 affected |= self._on_copy(name, ref, None, seen)
@@ -390,7 +390,7 @@ class PlacementState:
         ref = copy.ref
         requests, observed = self.engine.requests(*copy), self.world.get(cluster, ref)
         reasons = [one for one in requests if self.keepers.permits(copy.mailbox, ref, one.placement)]
-        served, placements = self.offers.source(cluster, ref.resource), frozenset(one.placement for one in reasons)
+        served, placements = self.offers.collection(cluster, ref.resource), frozenset(one.placement for one in reasons)
         others = observed.placements - placements if observed is not None else ()
         kept = sorted(key for key in others if self.is_undecided(key))
         found = [(one, self.world.get(one, ref)) for one in contributing_clusters(ref, reasons, kept)]
@@ -418,7 +418,7 @@ class PlacementState:
             inside = (self.world.get(cluster, one) for one in self.world.inside(cluster, ref.name))
             yield from (seen for seen in inside if seen is not None and not seen.system)
             return
-        served = {source.resource for source in self.offers.served_by(cluster, ref)}
+        served = {watched.resource for watched in self.offers.served_by(cluster, ref)}
         for one, seen in self.world.refs(cluster).items():
             if one.resource in served:
                 yield seen
@@ -481,41 +481,41 @@ class PlacementState:
                 affected |= {CopyKey(mailbox, ref)} | self._recheck(mailbox, ref)
         return affected
 
-    # --- sources ----------------------------------------------------------------------------------
+    # --- collections -------------------------------------------------------------------------------
 
-    def _track_sources(self, cluster: str) -> None:
-        """Count the sources of a workspace if it has placements or is a mailbox."""
-        matters = cluster in self.engine.sources() or cluster in self._names
+    def _track_collections(self, cluster: str) -> None:
+        """Count the collections of a workspace if it has placements or is a mailbox."""
+        matters = cluster in self.engine.source_workspaces() or cluster in self._names
         if matters == (cluster in self._tracked):
             return
         (self._tracked.add if matters else self._tracked.discard)(cluster)
-        for source in self.offers.of(cluster):
-            self._count(source, 1 if matters else -1)
+        for watched in self.offers.of(cluster):
+            self._count(watched, 1 if matters else -1)
 
-    def _count(self, source: Source, more: int) -> None:
-        self.sources[source] += more
-        if not self.sources[source]:
-            del self.sources[source]
+    def _count(self, watched: WatchedCollection, more: int) -> None:
+        self.collections[watched] += more
+        if not self.collections[watched]:
+            del self.collections[watched]
 
-    def on_source(self, source: Source) -> set[WorkKey]:
-        """A source has its first list, or was stopped."""
-        clusters = [source.cluster] if source.cluster else [*self._tracked]
+    def on_collection(self, watched: WatchedCollection) -> set[WorkKey]:
+        """A collection has its first list, or was stopped."""
+        clusters = [watched.cluster] if watched.cluster else [*self._tracked]
         affected: set[WorkKey] = set()
         for cluster in clusters:
-            if self.offers.source(cluster, source.resource) in (source, None):
-                affected |= self._all_of(cluster, source.resource)
+            if self.offers.collection(cluster, watched.resource) in (watched, None):
+                affected |= self._all_of(cluster, watched.resource)
         return affected
 
     def is_unlisted(self, cluster: str, resource: GroupResource) -> bool:
         """Whether the first list of a kind of this workspace is missing."""
-        source = self.offers.source(cluster, resource)
-        if source is None or self._is_listed(source):
+        watched = self.offers.collection(cluster, resource)
+        if watched is None or self._is_listed(watched):
             return False
-        return source in self.sources or source in self.offers.builtin()
+        return watched in self.collections or watched in self.offers.builtin()
 
     def _all_of(self, cluster: str, resource: GroupResource) -> set[WorkKey]:
         affected: set[WorkKey] = set()
-        for key in self.placements if cluster in self.engine.sources() else ():
+        for key in self.placements if cluster in self.engine.source_workspaces() else ():
             if key.cluster == cluster:
                 affected |= self._unwanted(key)
         name = self._names.get(cluster)

@@ -256,7 +256,7 @@ class SyncerSpecs:
             combined = combine_specs(engine, self._known.world, placements, kinds_in.__getitem__, tenancy)
             self._combined[sharing] = combined, frozenset(ref.resource for ref in combined.refs)
         combined, resources = self._combined[sharing]
-        served = ((resource, self._known.offers.source(cluster, resource)) for resource in resources)
+        served = ((resource, self._known.offers.collection(cluster, resource)) for resource in resources)
         versions = {resource: source.version for resource, source in served if source is not None}
         shared = sharing, tuple(versions.items())
         if shared not in self._specs:

@@ -397,7 +397,7 @@ class Projection(msgspec.Struct, frozen=True, omit_defaults=True):
     families: tuple[str, ...] = ()  #: of its sources, sorted; they keep its name at the edge until it is deleted
     hash: str = ""  #: of the content; empty if the content itself is compared
     labels: tuple[str, ...] = ()  #: their keys, sorted
-    sources: tuple[str, ...] = ()  #: its placements, as `cluster|name`, sorted
+    placements: tuple[str, ...] = msgspec.field(default=(), name="sources")  #: as `cluster|name`, sorted
 
 
 _NO_PROJECTION: Final = Projection()
@@ -457,7 +457,7 @@ def parse_object(resource: GroupResource, api_version: str, document: bytes) -> 
         alive=metadata.deletion_timestamp is None,
         system=not ours and may_be_system(resource) and is_system(resource, orjson.loads(document)),
         ours=ours,
-        placements=_made_for(projection.sources) if ours else NO_PLACEMENTS,
+        placements=_made_for(projection.placements) if ours else NO_PLACEMENTS,
         families=projection.families,
         created=(metadata.creation_timestamp or "") if ours else "",
         customizer=customizer,
@@ -465,8 +465,8 @@ def parse_object(resource: GroupResource, api_version: str, document: bytes) -> 
     )
 
 
-def _made_for(sources: Iterable[str]) -> frozenset[PlacementKey]:
-    pairs = (source.partition("|") for source in sources)
+def _made_for(placements: Iterable[str]) -> frozenset[PlacementKey]:
+    pairs = (placement.partition("|") for placement in placements)
     return frozenset(PlacementKey(cluster, name) for cluster, _, name in pairs if name)
 
 

@@ -53,7 +53,7 @@ async def wanted_of(source: Place, example: Example) -> Obj:
     found = await source.get(example.path)
     bare = stripped(found)
     assert stripped(bare) == bare
-    return projected(bare, sources=["wmw"])
+    return projected(bare, placements=["wmw"])
 
 
 async def travels(source: Place, mailbox: Place, example: Example) -> None:

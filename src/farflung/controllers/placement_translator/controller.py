@@ -118,7 +118,7 @@ class PlacementTranslator:
             self._enqueue_status(status)
             return
         self._status_writer.forget(status.placement)
-        if status.placement.cluster not in self._known.engine.sources():
+        if status.placement.cluster not in self._known.engine.source_workspaces():
             self._discovery.forget(status.placement.cluster)
 
     def _enqueue_status(self, status: StatusKey) -> None:
@@ -144,7 +144,7 @@ class PlacementTranslator:
         return None
 
     async def _discover(self, cluster: str) -> None:
-        if cluster not in self._known.engine.sources():
+        if cluster not in self._known.engine.source_workspaces():
             return
         await self._discovery.ask(cluster)
         keys = [key for key in self._known.placements if key.cluster == cluster]

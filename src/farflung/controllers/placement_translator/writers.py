@@ -37,7 +37,7 @@ from farflung.placement import names, project
 from farflung.placement.feeds import DiscoveryCache, FeedViews, ObjectFeeds
 from farflung.placement.index import CopyKey, CopyReason
 from farflung.placement.keepers import SHARED_KINDS, unit_of
-from farflung.placement.names import NAMESPACES, THE_ONE, GroupResource, ObjectRef, PlacementKey, Source
+from farflung.placement.names import NAMESPACES, THE_ONE, GroupResource, ObjectRef, PlacementKey, WatchedCollection
 from farflung.placement.project import CopyState, Desired, Projector, ServedVersions, SourceObject, agreed
 from farflung.placement.state import CONTAINER_KINDS, PlacementState, StatusKey, WorkKey
 from farflung.placement.syncer_config import SyncerSpecs
@@ -200,7 +200,7 @@ class Copier:
 
     # --- create and update ------------------------------------------------------------------------
 
-    async def _put(self, copy: CopyKey, state: CopyState, served: Source, wanted: Obj) -> None:
+    async def _put(self, copy: CopyKey, state: CopyState, served: WatchedCollection, wanted: Obj) -> None:
         observed, client = state.observed, self._everywhere.workspace(state.cluster)
         collection = served.collection_in(wanted["apiVersion"])
         try:
@@ -219,7 +219,7 @@ class Copier:
                 raise
             await self._delete(copy, state.cluster, served, observed)  # the event of the deletion creates it again
 
-    async def _create(self, copy: CopyKey, state: CopyState, served: Source, wanted: Obj) -> None:
+    async def _create(self, copy: CopyKey, state: CopyState, served: WatchedCollection, wanted: Obj) -> None:
         """Nothing if its namespace, or the object that serves its kind, is terminating, or if another family keeps its
         name by now: an event follows."""
         ref, keepers, client = copy.ref, self._known.keepers, self._everywhere.workspace(state.cluster)
@@ -275,7 +275,7 @@ class Copier:
             return {}
         return {key: found for key in observed.placements if (found := self._failing_objects(key.cluster))}
 
-    async def _delete(self, copy: CopyKey, cluster: str, served: Source, observed: ObservedObject) -> None:
+    async def _delete(self, copy: CopyKey, cluster: str, served: WatchedCollection, observed: ObservedObject) -> None:
         ref, client, collection = copy.ref, self._everywhere.workspace(cluster), served.collection_in(served.version)
         ending = self._ending[copy] = asyncio.Event()
         try:

@@ -25,7 +25,7 @@ from farflung.lib.workqueue import FairKeys
 from farflung.placement import state
 from farflung.placement.feeds import PlacementFeed
 from farflung.placement.index import CopyKey
-from farflung.placement.names import THE_ONE, ObjectRef, Source
+from farflung.placement.names import THE_ONE, ObjectRef, WatchedCollection
 from farflung.placement.state import PlacementState, StatusKey
 from farflung.placement.types import Location, ObservedObject
 from farflung.runtime.cache import CacheChange, Key
@@ -185,18 +185,18 @@ class StatusSummarizer:
         cannot be listed does not delay the others."""
         env, failures = self._feed.env, 0
         left = self._returner.unwatched()
-        while left := [source for source in left if not await self._find_returned_of(source)]:
+        while left := [watched for watched in left if not await self._find_returned_of(watched)]:
             failures += 1
             await env.sleep(env.backoff.delay(failures))
 
-    async def _find_returned_of(self, source: Source) -> bool:
+    async def _find_returned_of(self, watched: WatchedCollection) -> bool:
         """Whether the list succeeded."""
         try:
-            found = await self._returner.find(source)
+            found = await self._returner.find(watched)
         except NotFound:
             return True  # the kind was deleted with its objects
         except ClientError as error:
-            self._feed.trouble(f"cannot find {source.resource} with returned status", error)
+            self._feed.trouble(f"cannot find {watched.resource} with returned status", error)
             return False
         for one in found:
             self._schedule(one)

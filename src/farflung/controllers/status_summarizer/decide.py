@@ -203,7 +203,7 @@ _NONE: Final[Mapping[ObjectRef, _Summary]] = {}
 class Summaries:
     def __init__(self, known: PlacementState) -> None:
         self._known = known
-        self._builtin = frozenset(source.resource for source in known.offers.builtin())
+        self._builtin = frozenset(watched.resource for watched in known.offers.builtin())
         self._of: dict[PlacementKey, dict[ObjectRef, _Summary]] = {}
         self._holders: dict[ObjectRef, set[PlacementKey]] = {}  #: placements with a summary of an object
         self._called: dict[Key, SummarySubject] = {}

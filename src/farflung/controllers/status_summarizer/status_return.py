@@ -27,7 +27,7 @@ from farflung.placement.names import (
     GroupResource,
     ObjectRef,
     PlacementKey,
-    Source,
+    WatchedCollection,
     category,
 )
 from farflung.placement.project import COUNT
@@ -192,7 +192,7 @@ class StatusReturner:
             seen is not None and not seen.ours and self._requesting(cluster, ref)
         ):
             found.add(WorkspaceObject(cluster, ref))
-        if ref.resource == NAMESPACES and cluster in self._known.engine.sources():
+        if ref.resource == NAMESPACES and cluster in self._known.engine.source_workspaces():
             for key in [one for one in self._known.placements if one.cluster == cluster]:
                 found |= self.requested_by(key)
         if ref.resource in (DEFINITIONS, BINDINGS):
@@ -218,31 +218,31 @@ class StatusReturner:
         _discard(self._marked_in, cluster, ref)
         return True
 
-    def unwatched(self) -> list[Source]:
+    def unwatched(self) -> list[WatchedCollection]:
         """Kinds without an informer, in workspaces without placements."""
-        return sorted(self._known.offers.everything().difference(self._known.offers.builtin(), self._known.sources))
+        return sorted(self._known.offers.everything().difference(self._known.offers.builtin(), self._known.collections))
 
-    async def find(self, source: Source) -> set[WorkspaceObject]:
+    async def find(self, watched: WatchedCollection) -> set[WorkspaceObject]:
         """Objects with marks.  Raises ClientError."""
         found: set[WorkspaceObject] = set()
-        everywhere = self._everywhere.workspace(source.cluster) if source.cluster else self._everywhere
-        for obj in await everywhere.list(source.collection(), MARKED):
+        everywhere = self._everywhere.workspace(watched.cluster) if watched.cluster else self._everywhere
+        for obj in await everywhere.list(watched.collection(), MARKED):
             metadata = obj["metadata"]
-            cluster = source.cluster or (metadata.get("annotations") or {}).get(CLUSTER_ANNOTATION, "")
+            cluster = watched.cluster or (metadata.get("annotations") or {}).get(CLUSTER_ANNOTATION, "")
             found.add(
-                WorkspaceObject(cluster, ObjectRef(source.resource, metadata.get("namespace", ""), metadata["name"]))
+                WorkspaceObject(cluster, ObjectRef(watched.resource, metadata.get("namespace", ""), metadata["name"]))
             )
         return found
 
     async def reconcile(self, one: WorkspaceObject) -> bool:
         """Whether a placement requests its status."""
         seen = self._known.world.get(*one)
-        source = self._known.offers.source(one.cluster, one.ref.resource)
+        watched = self._known.offers.collection(one.cluster, one.ref.resource)
         request = self._request(one)
-        if source is None or (seen is not None and (not seen.alive or seen.ours)):
+        if watched is None or (seen is not None and (not seen.alive or seen.ours)):
             return False
         client = self._everywhere.workspace(one.cluster)
-        collection = Collection(one.ref.resource.group, source.version, one.ref.resource.resource, "")
+        collection = Collection(one.ref.resource.group, watched.version, one.ref.resource.resource, "")
         if seen is not None:
             obj: Obj = orjson.loads(seen.document)
         else:  # workspaces without placements may have no informer
