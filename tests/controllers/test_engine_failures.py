@@ -45,7 +45,7 @@ from farflung.placement.names import (
     WatchedCollection,
 )
 from farflung.placement.resolve import Resolver
-from farflung.placement.state import Neighbors, PlacementState, StatusKey
+from farflung.placement.state import Dependencies, PlacementState, StatusKey
 from farflung.runtime.cache import Cache, CacheChange, CachedObject, Key
 from farflung.runtime.informer import Informer, SharedInformers
 from farflung.runtime.rebuilder import Rebuilder
@@ -231,7 +231,7 @@ async def run_mailbox(fail_at: int, *, late: bool = False) -> Outcome:
     return calls[0], made.rebuilder.tally.successes, state
 
 
-ENGINE = (PlacementState, PlacementIndex, ObjectIndex, CopyIndex, Keepers, ServedKinds, Withdrawals, Neighbors)
+ENGINE = (PlacementState, PlacementIndex, ObjectIndex, CopyIndex, Keepers, ServedKinds, Withdrawals, Dependencies)
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 
@@ -249,7 +249,7 @@ async def run_feed(fail_at: int, *, late: bool = False) -> Outcome:
         feed._group = group
         group.create_task(feed.rebuilder.run())
         looking = group.create_task(summarizer._digest_copies())
-        feed.feeds.want(group, feed.known.offers.builtin())
+        feed.feeds.want(group, feed.known.served_kinds.builtin())
         for informer in feed.feeds.informers():
             informer.synced.set()
         feed._started = True
@@ -285,10 +285,10 @@ def feed_state(feed: PlacementFeed, translator: PlacementTranslator, summarizer:
     assert translator._known is known
     assert summarizer._known is known
     wanted = {
-        (mailbox, ref): (sorted(known.engine.reasons(mailbox, ref), key=str), known.withdrawals.is_held(key))
+        (mailbox, ref): (sorted(known.selections.reasons(mailbox, ref), key=str), known.withdrawals.is_held(key))
         for key in known.placements
-        for mailbox in known.engine.destinations(key)
-        for ref in known.engine.refs_at(mailbox)
+        for mailbox in known.selections.destinations(key)
+        for ref in known.selections.refs_at(mailbox)
     }
     made = {key: sorted(known.copies.made(key)) for key in known.placements}
     index = (
@@ -423,7 +423,7 @@ async def test_copies_are_not_withdrawn_because_the_engine_fails_with_an_object(
     )
     feed._builtin = {NAMESPACES: "v1", DEPLOYMENTS: "v1", BINDINGS: "v1alpha1", DEFINITIONS: "v1"}
     feed._rebuild()
-    feed.feeds._informers = {source: feed.feeds._informer(source) for source in feed.known.offers.builtin()}
+    feed.feeds._informers = {source: feed.feeds._informer(source) for source in feed.known.served_kinds.builtin()}
     informers: dict[str, Informer[Any]] = {
         "placements": feed.placements,
         "slices": feed._slices,
@@ -464,7 +464,7 @@ async def test_copies_are_not_withdrawn_because_the_engine_fails_with_an_object(
         copying.cancel()
         return [one for one in transport.requests if one[0] == "DELETE"]
 
-    assert feed.known.engine.is_desired(*copy)
+    assert feed.known.selections.is_desired(*copy)
     monkeypatch.setattr(PlacementState, failing_method, fails)
     bad = [
         informers[kind]._decode(orjson.dumps({**changed, "metadata": {**changed["metadata"], "resourceVersion": "99"}}))
@@ -472,13 +472,13 @@ async def test_copies_are_not_withdrawn_because_the_engine_fails_with_an_object(
     deliver(informers[kind], changed, 99, deleted=False)
     await asyncio.sleep(1.0)
     assert feed.rebuilder.clean.is_set()
-    assert not feed.known.engine.is_desired(*copy)
+    assert not feed.known.selections.is_desired(*copy)
     assert await deletions() == []
     bad.clear()
     await asyncio.sleep(LONG)
-    assert feed.known.engine.is_desired(*copy)
+    assert feed.known.selections.is_desired(*copy)
     deliver(informers[kind], changed, 100, deleted=True)
-    assert not feed.known.engine.is_desired(*copy) or kind == "slices"
+    assert not feed.known.selections.is_desired(*copy) or kind == "slices"
     assert bool(await deletions()) == (kind != "slices")
     rebuilding.cancel()
 

@@ -154,7 +154,7 @@ class Twin:
 @given(st.lists(STEPS, max_size=12))
 def test_the_engine_agrees_with_nested_loops_and_misses_no_change(steps: list[Any]) -> None:
     world, twin = ObjectIndex(), Twin()
-    engine = PlacementIndex(world, ServedKinds({}))
+    selections = PlacementIndex(world, ServedKinds({}))
     copies, configs, counts = twin.copies(), twin.configs(), twin.counts()
     for what, *how in [*BEGINNING, *steps]:
         keys: set[Any]
@@ -162,21 +162,21 @@ def test_the_engine_agrees_with_nested_loops_and_misses_no_change(steps: list[An
             case "object":
                 cluster, ref, new = how
                 twin.objects[cluster, ref] = new
-                keys = engine.object_changed(cluster, ref, world.put(cluster, ref, new), new)
+                keys = selections.object_changed(cluster, ref, world.put(cluster, ref, new), new)
             case "no object":
                 cluster, ref = how
                 twin.objects.pop((cluster, ref), None)
-                keys = engine.object_changed(cluster, ref, world.remove(cluster, ref), None)
+                keys = selections.object_changed(cluster, ref, world.remove(cluster, ref), None)
             case "placement":
                 key, spec = how
                 twin.whats[key] = parse_workload_selector({"metadata": {"name": key.name}, "spec": spec})
-                keys = engine.put_placement(key, twin.whats[key])
+                keys = selections.put_placement(key, twin.whats[key])
             case "no placement":
                 twin.whats.pop(how[0], None)
-                keys = engine.remove_placement(how[0])
+                keys = selections.remove_placement(how[0])
             case _:
                 twin.places[how[0]] = how[1]
-                keys = engine.put_destinations(how[0], how[1])
+                keys = selections.put_destinations(how[0], how[1])
         after, config = twin.copies(), twin.configs()
         assert {copy for copy in {*copies, *after} if copies.get(copy) != after.get(copy)} <= keys
         assert {one for one in {*configs, *config} if configs.get(one) != config.get(one)} <= keys
@@ -186,9 +186,9 @@ def test_the_engine_agrees_with_nested_loops_and_misses_no_change(steps: list[An
         copies, configs, counts = after, config, count
         for mailbox in MAILBOXES:
             for ref in REFS:
-                assert [tuple(one) for one in engine.reasons(mailbox, ref)] == twin.wanted(mailbox, ref)
-            assert engine.refs_at(mailbox) == {ref for ref in REFS if twin.wanted(mailbox, ref)}
+                assert [tuple(one) for one in selections.reasons(mailbox, ref)] == twin.wanted(mailbox, ref)
+            assert selections.refs_at(mailbox) == {ref for ref in REFS if twin.wanted(mailbox, ref)}
         for key in twin.whats:
-            assert engine.selected(key) == twin.selected(key)
-            assert engine.whole_namespaces(key) == twin.whole(key)
-        assert set(engine.source_workspaces()) == {key.cluster for key in twin.whats}
+            assert selections.selected(key) == twin.selected(key)
+            assert selections.whole_namespaces(key) == twin.whole(key)
+        assert set(selections.source_workspaces()) == {key.cluster for key in twin.whats}

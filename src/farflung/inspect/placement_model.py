@@ -43,9 +43,9 @@ def observed_object(resource: GroupResource, obj: Obj) -> ObservedObject:
 
 class PlacementModel:
     def __init__(self, locations: Locations) -> None:
-        self._world = ObjectIndex()
-        self._offers = ServedKinds({})
-        self.engine = PlacementIndex(self._world, self._offers)
+        self._objects = ObjectIndex()
+        self._served_kinds = ServedKinds({})
+        self.selections = PlacementIndex(self._objects, self._served_kinds)
         self._customizers: dict[tuple[str, str], Customizer] = {}
         self._locations = locations
         self.placements: set[PlacementKey] = set()
@@ -54,55 +54,55 @@ class PlacementModel:
 
     def put_object(self, cluster: str, ref: ObjectRef, after: ObservedObject | None) -> set[AffectedKey]:
         """The affected keys."""
-        before = self._world.remove(cluster, ref) if after is None else self._world.put(cluster, ref, after)
-        keys = self.engine.object_changed(cluster, ref, before, after)
-        if ref.resource in (BINDINGS, DEFINITIONS) and self._offers.changed(cluster, ref, after):
-            keys |= self.engine.served_kinds_changed(cluster)
+        before = self._objects.remove(cluster, ref) if after is None else self._objects.put(cluster, ref, after)
+        keys = self.selections.object_changed(cluster, ref, before, after)
+        if ref.resource in (BINDINGS, DEFINITIONS) and self._served_kinds.changed(cluster, ref, after):
+            keys |= self.selections.served_kinds_changed(cluster)
         return keys
 
     def put_placement(self, key: PlacementKey, document: Obj | None) -> set[AffectedKey]:
         """None: deleted.  An invalid one changes nothing."""
         if document is None:
             self.placements.discard(key)
-            return self.engine.remove_placement(key) | self.put_destinations(key, ())
+            return self.selections.remove_placement(key) | self.put_destinations(key, ())
         self.placements.add(key)
         what = parse_workload_selector(document)
-        return set() if what.problem else self.engine.put_placement(key, what)
+        return set() if what.problem else self.selections.put_placement(key, what)
 
     def put_destinations(self, key: PlacementKey, destinations: Iterable[Destination]) -> set[AffectedKey]:
-        return self.engine.put_destinations(key, destinations_by_mailbox(destinations))
+        return self.selections.put_destinations(key, destinations_by_mailbox(destinations))
 
     def put_customizer(self, cluster: str, name: str, document: Obj | None) -> set[AffectedKey]:
         """`name`: namespace/name."""
         self._customizers.pop((cluster, name), None)
         if document is not None:
             self._customizers[cluster, name] = parse_customizer(document)
-        concerned = [ref for ref, one in self._world.refs(cluster).items() if one.customizer == name]
+        concerned = [ref for ref, one in self._objects.refs(cluster).items() if one.customizer == name]
         return {
             CopyKey(mailbox, ref)
             for ref in concerned
             for key in self.placements
-            if key.cluster == cluster and ref in self.engine.selected(key)
-            for mailbox in self.engine.destinations(key)
+            if key.cluster == cluster and ref in self.selections.selected(key)
+            for mailbox in self.selections.destinations(key)
         }
 
     def get(self, cluster: str, ref: ObjectRef) -> ObservedObject | None:
-        return self._world.get(cluster, ref)
+        return self._objects.get(cluster, ref)
 
     def syncer_spec(self, mailbox: str, namespaced: Callable[[str], Mapping[GroupResource, str]]) -> SyncerSpec:
         """The spec of its SyncerConfig, without versions of single objects."""
-        keys = [key for key in self.engine.placements_at(mailbox) if self.engine.workload(key) is not None]
-        return combine_specs(self.engine, self._world, keys, namespaced)
+        keys = [key for key in self.selections.placements_at(mailbox) if self.selections.workload(key) is not None]
+        return combine_specs(self.selections, self._objects, keys, namespaced)
 
     # --- mailboxes ------------------------------------------------------------------------------------
 
     def desired(self, copy: CopyKey) -> Desired:
-        wanted = self.engine.reasons(*copy)
+        wanted = self.selections.reasons(*copy)
         clusters = sorted({one.placement.cluster for one in wanted})
         return desired(copy.ref, wanted, self._sources(copy.ref, clusters), self._customizers_of, self._location)
 
     def _sources(self, ref: ObjectRef, clusters: Sequence[str]) -> list[SourceObject]:
-        found = [(cluster, one) for cluster in clusters if (one := self._world.get(cluster, ref)) is not None]
+        found = [(cluster, one) for cluster in clusters if (one := self._objects.get(cluster, ref)) is not None]
         return [
             SourceObject(cluster, one.version, project.stripped(orjson.loads(one.document)))
             for cluster, one in found

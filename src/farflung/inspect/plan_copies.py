@@ -175,17 +175,17 @@ class CopyPlan:
 
     def goes_to(self, ref: ObjectRef) -> list[str]:
         """Mailboxes that get it."""
-        engine = self.after.engine
-        pairs = ((key, mailbox) for key in self.after.placements for mailbox in engine.destinations(key))
-        return sorted({mailbox for key, mailbox in pairs if engine.is_desired_by(key, mailbox, ref)})
+        selections = self.after.selections
+        pairs = ((key, mailbox) for key in self.after.placements for mailbox in selections.destinations(key))
+        return sorted({mailbox for key, mailbox in pairs if selections.is_desired_by(key, mailbox, ref)})
 
     def selected_by(self, ref: ObjectRef) -> list[str]:
         """The placements of the workspace that select it or need it, also those without destinations."""
-        return sorted(key.name for key in self.after.engine.holders(ref) if key.cluster == self.cluster)
+        return sorted(key.name for key in self.after.selections.holders(ref) if key.cluster == self.cluster)
 
     def count_selected(self, name: str) -> int:
         """The number of objects that a placement selects."""
-        return len(self.after.engine.selected(PlacementKey(self.cluster, name)))
+        return len(self.after.selections.selected(PlacementKey(self.cluster, name)))
 
     def destination(
         self, mailbox: str, copy_changes: list[CopyChange], syncer_config: list[SyncerConfigChange]
@@ -213,7 +213,7 @@ class CopyPlan:
         """The first destination with this mailbox."""
         for world in (self.after, self.before):
             for key in sorted(world.placements):
-                if (destination := world.engine.destinations(key).get(mailbox)) is not None:
+                if (destination := world.selections.destinations(key).get(mailbox)) is not None:
                     return destination
         return None
 
@@ -320,7 +320,7 @@ class CopyPlan:
 
     def _is_needed(self, copy: CopyKey) -> bool:
         """Whether no placement selects it: it is only the namespace or definition of others."""
-        return all(one.selected is None for one in self.after.engine.reasons(*copy))
+        return all(one.selected is None for one in self.after.selections.reasons(*copy))
 
     def _observed_copy(self, copy: CopyKey, before: Desired) -> ObservedObject | None:
         if not self._guessed:
@@ -345,14 +345,14 @@ class CopyPlan:
         for key in sorted(self.after.placements):
             losses: dict[str, set[ObjectRef]] = {}
             for copy, change in decided.items():
-                was = self.before.engine.is_desired_by(key, *copy)
+                was = self.before.selections.is_desired_by(key, *copy)
                 stays = self.after.get(key.cluster, copy.ref) is not None
                 if change.what == DELETED and was and stays:
                     losses.setdefault(copy.mailbox, set()).add(copy.ref)
             metadata = self._documents[key]["metadata"]
             generation = metadata.get("generation") or 0
             confirmed = guard.is_confirmed(metadata.get("annotations") or {}, generation, len(losses))
-            verdict = guard.check_withdrawal(losses, len(self.before.engine.destinations(key)), confirmed=confirmed)
+            verdict = guard.check_withdrawal(losses, len(self.before.selections.destinations(key)), confirmed=confirmed)
             for mailbox, refs in verdict.held.items():
                 for ref in refs:
                     decided[CopyKey(mailbox, ref)].held = True

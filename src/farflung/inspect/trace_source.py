@@ -145,15 +145,15 @@ class TraceSources:
 
     def selecting(self, cluster: str) -> Iterator[tuple[PlacementKey, Obj, list[Obj]]]:
         """Placements that select the object, with their slices."""
-        source, engine = self._known[cluster], self._imagined.engine
+        source, selections = self._known[cluster], self._imagined.selections
         for name in sorted(source.placements):
             key = PlacementKey(cluster, name)
-            if self._ref in engine.selected(key) or self._is_whole(key):
+            if self._ref in selections.selected(key) or self._is_whole(key):
                 yield key, source.placements[name], self._slices_of(cluster, name)
 
     def _is_whole(self, key: PlacementKey) -> bool:
         """Whether it is a namespace that the placement selects with all objects."""
-        return self._ref.resource == NAMESPACES and self._ref.name in self._imagined.engine.whole_namespaces(key)
+        return self._ref.resource == NAMESPACES and self._ref.name in self._imagined.selections.whole_namespaces(key)
 
     def _slices_of(self, cluster: str, name: str) -> list[Obj]:
         source = self._known[cluster]
@@ -167,7 +167,7 @@ class TraceSources:
         for name, document in sorted(source.placements.items()):
             what = parse_workload_selector(document)
             if name in selecting or what.problem:
-                destinations = self._imagined.engine.destinations(PlacementKey(cluster, name))
+                destinations = self._imagined.selections.destinations(PlacementKey(cluster, name))
                 found.append(
                     TracedPlacement(
                         name,
@@ -206,7 +206,7 @@ class TraceSources:
         changed = self.changed(cluster)
         for key, _, slices in self.selecting(cluster):
             listing = _listing(slices)
-            for mailbox, destination in self._imagined.engine.destinations(key).items():
+            for mailbox, destination in self._imagined.selections.destinations(key).items():
                 before = found.get(mailbox) or ObservedDestination(destination, mailbox, slices={}, changed=changed)
                 names = (*before.placements, key.name)
                 found[mailbox] = replace(before, placements=names, slices={**(before.slices or {}), **listing[mailbox]})
@@ -215,7 +215,7 @@ class TraceSources:
     def with_desired_copy(self, facts: ObservedDestination, cluster: str) -> ObservedDestination:
         """With the desired copy, and the problems that placements report."""
         copy = CopyKey(facts.mailbox, self._ref)
-        wanted = self._imagined.engine.reasons(*copy)
+        wanted = self._imagined.selections.reasons(*copy)
         desired = self._imagined.desired(copy)
         recorded = recorded_placements(self._ref.resource, facts.copy)
         along = []

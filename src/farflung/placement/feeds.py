@@ -384,7 +384,7 @@ class PlacementFeed:
                 group.create_task(informer.run(), name=f"informer of {informer.collection.plural}")
             self.log.plain(f"Waiting for caches to sync for {self.name}")
             await asyncio.gather(*(informer.synced.wait() for informer in static))
-            builtin = frozenset(self.known.offers.builtin())
+            builtin = frozenset(self.known.served_kinds.builtin())
             self.feeds.want(group, builtin)
             await self.feeds.synced(builtin)
             self._update_informers()  # for kinds of bindings and definitions
@@ -439,7 +439,7 @@ class PlacementFeed:
         wanted = self.known.collections.keys()
         if self._group is not None and wanted != self._listened and self.rebuilder.clean.is_set():
             self._listened = frozenset(wanted)
-            self.feeds.want(self._group, {*self.known.offers.builtin(), *wanted})
+            self.feeds.want(self._group, {*self.known.served_kinds.builtin(), *wanted})
 
     def _notify(self, affected: AbstractSet[WorkKey], assumed: CopyKey | None = None) -> None:
         for one in self._subscribers:
@@ -448,7 +448,7 @@ class PlacementFeed:
     # --- changes ----------------------------------------------------------------------------------
 
     def _on_object(self, cluster: str, ref: ObjectRef, after: ObservedObject | None) -> None:
-        before = self.known.world.get(cluster, ref)
+        before = self.known.objects.get(cluster, ref)
         affected = self.known.on_object(cluster, ref, after)
         copy = CopyKey(self.known.mailbox_of(cluster) or "", ref)
         reports = (

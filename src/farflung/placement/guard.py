@@ -80,9 +80,9 @@ def parse_share(text: str) -> int:
 class GuardedIndexes:
     """The indexes that the guard reads; their owner keeps them up to date."""
 
-    world: ObjectIndex
-    engine: PlacementIndex
-    offers: ServedKinds
+    objects: ObjectIndex
+    selections: PlacementIndex
+    served_kinds: ServedKinds
     copies: CopyIndex
     placements: Mapping[PlacementKey, Placement]
 
@@ -95,11 +95,7 @@ class Withdrawals:
         is_listed: Callable[[WatchedCollection], bool],
         is_undecided: Callable[[PlacementKey], bool],
     ) -> None:
-        self._world = indexes.world
-        self._engine = indexes.engine
-        self._offers = indexes.offers
-        self._copies = indexes.copies
-        self._placements = indexes.placements
+        self._indexes = indexes
         self._limits = limits
         self._is_listed = is_listed
         self._is_undecided = is_undecided
@@ -107,46 +103,46 @@ class Withdrawals:
 
     def update(self, mailbox: str, ref: ObjectRef, keys: Iterable[PlacementKey]) -> None:
         """Update whether a copy of these placements is being withdrawn."""
-        unwanted = not self._engine.is_desired(mailbox, ref)
+        unwanted = not self._indexes.selections.is_desired(mailbox, ref)
         for key in keys:
-            lost = unwanted and key in self._placements and not self._was_deleted(key.cluster, ref)
-            self._copies.set_lost(key, mailbox, ref, lost=lost)
+            lost = unwanted and key in self._indexes.placements and not self._was_deleted(key.cluster, ref)
+            self._indexes.copies.set_lost(key, mailbox, ref, lost=lost)
 
     def _was_deleted(self, cluster: str, ref: ObjectRef) -> bool:
         """Whether the source was deleted: such a withdrawal is intended.  False if the workspace does not serve the
         kind."""
-        seen = self._world.get(cluster, ref)
+        seen = self._indexes.objects.get(cluster, ref)
         if seen is not None:
             return not seen.alive
-        watched = self._offers.collection(cluster, ref.resource)
+        watched = self._indexes.served_kinds.collection(cluster, ref.resource)
         return watched is not None and self._is_listed(watched)
 
     def is_held(self, key: PlacementKey) -> bool:
         """Whether the withdrawals of a placement exceed the limits.  An undecided placement withdraws nothing
         anyway."""
-        seen = self._placements.get(key)
-        losing, having = len(self._copies.lost(key)), len(self._copies.mailboxes(key))
+        seen = self._indexes.placements.get(key)
+        losing, having = len(self._indexes.copies.lost(key)), len(self._indexes.copies.mailboxes(key))
         if seen is None or not self._limits.are_exceeded(losing, having):
             return False
         return not is_confirmed(seen.annotations, seen.generation, losing) and not self._is_undecided(key)
 
     def withdrawal(self, key: PlacementKey) -> Withdrawal[str, ObjectRef]:
-        lost, having = self._copies.lost(key), len(self._copies.mailboxes(key))
+        lost, having = self._indexes.copies.lost(key), len(self._indexes.copies.mailboxes(key))
         return Withdrawal(len(lost), having, lost if self.is_held(key) else {})
 
     def stays(self, mailbox: str, ref: ObjectRef, key: PlacementKey) -> bool:
         """Whether an unwanted copy of this placement is not withdrawn."""
         if self._was_deleted(key.cluster, ref):
             return False
-        return self._is_undecided(key) or (self.is_held(key) and ref in self._copies.lost(key).get(mailbox, ()))
+        return self._is_undecided(key) or (self.is_held(key) and ref in self._indexes.copies.lost(key).get(mailbox, ()))
 
     def is_confirmation_used_up(self, key: PlacementKey) -> bool:
         """Whether the confirmed withdrawals are complete."""
-        seen = self._placements.get(key)
+        seen = self._indexes.placements.get(key)
         return (
             seen is not None
             and is_confirmed(seen.annotations, seen.generation, 0)
-            and not self._copies.lost(key)
+            and not self._indexes.copies.lost(key)
             and not self._is_undecided(key)
         )
 

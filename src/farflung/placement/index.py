@@ -131,15 +131,15 @@ def permit_all(mailbox: str, ref: ObjectRef, key: PlacementKey) -> bool:
 class PlacementIndex:
     def __init__(
         self,
-        world: ObjectIndex,
-        offers: ServedKinds,
+        objects: ObjectIndex,
+        served_kinds: ServedKinds,
         permits: Callable[[str, ObjectRef, PlacementKey], bool] = permit_all,
     ) -> None:
-        """`world`: all objects, `offers`: the kinds of all workspaces; the caller updates them before it calls
+        """`objects`: all objects, `served_kinds`: the kinds of all workspaces; the caller updates them before it calls
         `object_changed` or `served_kinds_changed`.  `permits`: whether a placement that selects or needs an object may
         have it in a mailbox."""
-        self._world = world
-        self._offers = offers
+        self._objects = objects
+        self._served_kinds = served_kinds
         self._permits = permits
         self._placements: dict[PlacementKey, _Placement] = {}
         self._in_cluster: dict[str, set[PlacementKey]] = {}  #: placements of the workspace
@@ -254,7 +254,7 @@ class PlacementIndex:
 
     def _select_all(self, key: PlacementKey, placement: _Placement) -> set[AffectedKey]:
         keys: set[AffectedKey] = set()
-        refs = self._world.refs(key.cluster)
+        refs = self._objects.refs(key.cluster)
         for ref in [ref for ref in placement.selected if ref not in refs]:
             keys |= self._select(key, placement, ref, None)
         for ref, seen in refs.items():
@@ -268,7 +268,7 @@ class PlacementIndex:
     def object_changed(
         self, cluster: str, ref: ObjectRef, before: ObservedObject | None, after: ObservedObject | None
     ) -> set[AffectedKey]:
-        """`world` has `after` already."""
+        """`objects` has `after` already."""
         keys: set[AffectedKey] = set()
         for key in self._in_cluster.get(cluster, ()):
             placement = self._placements[key]
@@ -278,12 +278,12 @@ class PlacementIndex:
             if ref.resource == DEFINITIONS and ref in placement.needed and (before is None) != (after is None):
                 keys |= _configs(placement)
             if ref.resource == NAMESPACES and _labels(before) != _labels(after):
-                for inside in list(self._world.inside(cluster, ref.name)):
-                    keys |= self._select(key, placement, inside, self._world.get(cluster, inside))
+                for inside in list(self._objects.inside(cluster, ref.name)):
+                    keys |= self._select(key, placement, inside, self._objects.get(cluster, inside))
         return keys
 
     def served_kinds_changed(self, cluster: str) -> set[AffectedKey]:
-        """`offers` has the change already."""
+        """`served_kinds` has the change already."""
         keys: set[AffectedKey] = set()
         for key in self._in_cluster.get(cluster, ()):
             placement = self._placements[key]
@@ -332,7 +332,7 @@ class PlacementIndex:
             return None
         if category(ref.resource) is Category.NOWHERE:
             return None
-        namespace = self._world.get(key.cluster, ObjectRef(NAMESPACES, "", ref.namespace)) if ref.namespace else None
+        namespace = self._objects.get(key.cluster, ObjectRef(NAMESPACES, "", ref.namespace)) if ref.namespace else None
         return placement.workload.selects(ref, seen.labels, _labels(namespace))
 
     def _set_whole(self, key: PlacementKey, placement: _Placement, name: str, *, whole: bool) -> set[AffectedKey]:
@@ -344,7 +344,7 @@ class PlacementIndex:
     def _bind(self, key: PlacementKey, placement: _Placement, resource: GroupResource) -> set[AffectedKey]:
         """Need the binding of a kind of the selected objects."""
         before = placement.bindings.pop(resource, None)
-        after = self._offers.binding(key.cluster, resource) if resource in placement.resources else None
+        after = self._served_kinds.binding(key.cluster, resource) if resource in placement.resources else None
         if after is not None:
             placement.bindings[resource] = after
         if before == after:

@@ -104,17 +104,17 @@ def allows(location: Location | None, annotation: str) -> bool:
 class Keepers:
     def __init__(
         self,
-        world: ObjectIndex,
-        engine: PlacementIndex,
-        offers: ServedKinds,
+        objects: ObjectIndex,
+        selections: PlacementIndex,
+        served_kinds: ServedKinds,
         placements: Mapping[PlacementKey, Placement],
         locations: Mapping[tuple[str, str], Location],
         mailboxes: Mapping[str, str],
     ) -> None:
         """All of them are kept up to date by their owner.  `mailboxes`: their logical clusters, by name."""
-        self._world = world
-        self._engine = engine
-        self._offers = offers
+        self._objects = objects
+        self._selections = selections
+        self._served_kinds = served_kinds
         self._placements = placements
         self._locations = locations
         self._mailboxes = mailboxes
@@ -155,7 +155,7 @@ class Keepers:
         """Whether several families have placements or copies there."""
         known = self._contested.get(mailbox)
         if known is None:
-            families = {self._family.get(key.cluster) for key in self._engine.placements_at(mailbox)}
+            families = {self._family.get(key.cluster) for key in self._selections.placements_at(mailbox)}
             for counts in self._observed.get(self._mailboxes.get(mailbox, ""), {}).values():
                 if len(families) > 1:
                     break
@@ -229,9 +229,9 @@ class Keepers:
 
     def _has_namesake(self, mailbox: str, ref: ObjectRef, key: PlacementKey) -> bool:
         """Whether the name is that of a machine of another workspace: of the one with the copy, else of the oldest."""
-        copy = self._world.get(self._mailboxes.get(mailbox, ""), ref)
+        copy = self._objects.get(self._mailboxes.get(mailbox, ""), ref)
         made_for = copy.placements if copy is not None and copy.ours else frozenset()
-        others = [one for one in self._engine.holders(ref) if mailbox in self._engine.destinations(one)]
+        others = [one for one in self._selections.holders(ref) if mailbox in self._selections.destinations(one)]
         if not any(is_delivery(one) for one in (*others, *made_for)):
             return False
         permitted = [
@@ -243,7 +243,7 @@ class Keepers:
         return min(workspaces, key=lambda one: self._source_age(one, ref), default=key.cluster) != key.cluster
 
     def _source_age(self, cluster: str, ref: ObjectRef) -> tuple[str, str]:
-        seen = self._world.get(cluster, ref)
+        seen = self._objects.get(cluster, ref)
         metadata = {} if seen is None else orjson.loads(seen.document)["metadata"]
         return metadata.get("creationTimestamp", "~"), metadata.get("uid", "")
 
@@ -265,8 +265,8 @@ class Keepers:
     def _is_of_another_export(self, mailbox: str, resource: GroupResource, workspace: str) -> bool:
         """Whether the mailbox and the workspace of a placement serve different kinds of this name: the owner of the
         other export could read the copies."""
-        there = self._offers.collection(self._mailboxes.get(mailbox, ""), resource)
-        here = self._offers.collection(workspace, resource)
+        there = self._served_kinds.collection(self._mailboxes.get(mailbox, ""), resource)
+        here = self._served_kinds.collection(workspace, resource)
         return there is not None and here is not None and there.identity != here.identity
 
     def _is_reserved(self, mailbox: str, unit: ObjectRef, key: PlacementKey) -> bool:
@@ -295,8 +295,8 @@ class Keepers:
     def _oldest_copy(self, mailbox: str, unit: ObjectRef, counts: Counter[str]) -> str:
         """Only after sharing was allowed, or by copies of an earlier version."""
         cluster = self._mailboxes[mailbox]
-        inside = self._world.inside(cluster, unit.name) if unit.resource == NAMESPACES else ()
-        copies = [seen for ref in (unit, *inside) if (seen := self._world.get(cluster, ref)) and seen.ours]
+        inside = self._objects.inside(cluster, unit.name) if unit.resource == NAMESPACES else ()
+        copies = [seen for ref in (unit, *inside) if (seen := self._objects.get(cluster, ref)) and seen.ours]
         oldest = min(copies, key=lambda seen: (not self._families_of(seen), seen.created, seen.uid))
         families = set(self._families_of(oldest)) & counts.keys()
         holders = [key for key in self._holders(mailbox, unit) if self._family.get(key.cluster) in families]
@@ -304,9 +304,9 @@ class Keepers:
 
     def _holders(self, mailbox: str, unit: ObjectRef) -> Iterator[PlacementKey]:
         """The placements that select or need something of a unit in a mailbox."""
-        for key in self._engine.holders(unit):
+        for key in self._selections.holders(unit):
             has_source = unit.resource not in SHARED_KINDS or self._source(key, unit) is not None
-            if has_source and mailbox in self._engine.destinations(key):
+            if has_source and mailbox in self._selections.destinations(key):
                 yield key
 
     def _age(self, key: PlacementKey) -> tuple[str, str, PlacementKey]:
@@ -327,7 +327,7 @@ class Keepers:
         return self._family[key.cluster] in counts
 
     def _is_allowed(self, mailbox: str, key: PlacementKey, annotation: str) -> bool:
-        destination: CopyDestination | None = self._engine.destinations(key).get(mailbox)
+        destination: CopyDestination | None = self._selections.destinations(key).get(mailbox)
         return destination is not None and all(
             allows(self._locations.get((destination.cluster, name)), annotation) for name in destination.locations
         )
@@ -338,7 +338,7 @@ class Keepers:
         source = self._source(key, unit)
         if source is None:
             return True
-        copy = self._world.get(self._mailboxes.get(mailbox, ""), unit)
+        copy = self._objects.get(self._mailboxes.get(mailbox, ""), unit)
         if copy is not None and copy.ours:
             return _hash(source) == _hash(copy)
         others = (self._source(one, unit) for one in self._holders(mailbox, unit) if self._of(one) == keeper)
@@ -348,7 +348,7 @@ class Keepers:
         return self._family.get(key.cluster)
 
     def _source(self, key: PlacementKey, unit: ObjectRef) -> ObservedObject | None:
-        seen = self._world.get(key.cluster, unit)
+        seen = self._objects.get(key.cluster, unit)
         return seen if seen is not None and seen.alive and not seen.ours else None
 
     # --- writes -----------------------------------------------------------------------------------

@@ -41,25 +41,25 @@ from farflung.placement.types import CopyDestination, Location, ObservedObject, 
 SERVING_TIMEOUT: Final = 10.0  #: seconds that a binding or definition has to serve its kind before that is reported
 
 
-class Neighbors:
-    def __init__(self, world: ObjectIndex, engine: PlacementIndex, offers: ServedKinds) -> None:
-        self._world = world
-        self._engine = engine
-        self._offers = offers
+class Dependencies:
+    def __init__(self, objects: ObjectIndex, selections: PlacementIndex, served_kinds: ServedKinds) -> None:
+        self._objects = objects
+        self._selections = selections
+        self._served_kinds = served_kinds
 
     def of(self, cluster: str, ref: ObjectRef) -> Iterator[ObjectRef]:
         """The namespace of an object and the objects that serve its kind: they may be unneeded after its deletion."""
         if ref.namespace:
             yield ObjectRef(NAMESPACES, "", ref.namespace)
-        yield from self._offers.serving(cluster, ref.resource)
+        yield from self._served_kinds.serving(cluster, ref.resource)
 
     def is_closing(self, cluster: str, ref: ObjectRef) -> bool:
         """Whether the object cannot be created: its namespace or the object that serves its kind is terminating."""
         if ref.namespace:
-            namespace = self._world.get(cluster, ObjectRef(NAMESPACES, "", ref.namespace))
+            namespace = self._objects.get(cluster, ObjectRef(NAMESPACES, "", ref.namespace))
             if namespace is not None and not namespace.alive:
                 return True
-        serving = [self._world.get(cluster, one) for one in self._offers.serving(cluster, ref.resource)]
+        serving = [self._objects.get(cluster, one) for one in self._served_kinds.serving(cluster, ref.resource)]
         return bool(serving) and not any(seen is not None and seen.alive for seen in serving)
 
     def waiting(self, mailbox: str, cluster: str, ref: ObjectRef) -> Iterator[ObjectRef]:
@@ -67,22 +67,22 @@ class Neighbors:
         if ref.resource == NAMESPACES:
             wanted = (
                 one
-                for key in self._engine.placements_at(mailbox)
-                for one in self._world.inside(key.cluster, ref.name)
-                if self._engine.is_desired_by(key, mailbox, one)
+                for key in self._selections.placements_at(mailbox)
+                for one in self._objects.inside(key.cluster, ref.name)
+                if self._selections.is_desired_by(key, mailbox, one)
             )
         else:
-            wanted = (one for one in self._engine.refs_at(mailbox))
-        yield from (one for one in wanted if self._world.get(cluster, one) is None)
+            wanted = (one for one in self._selections.refs_at(mailbox))
+        yield from (one for one in wanted if self._objects.get(cluster, one) is None)
 
     def serving_delay(
         self, mailbox: str, cluster: str, resource: GroupResource, sources: Iterable[str], now: datetime
     ) -> float:
         """Seconds until it is reported that a mailbox does not serve a kind, because a binding or definition of one of
         `sources` may still serve it; infinite: until an event."""
-        serving = (one for source in sources for one in self._offers.serving(source, resource))
-        wanted = (one for one in serving if self._engine.is_desired(mailbox, one))
-        return max((_left(one, self._world.get(cluster, one), now) for one in wanted), default=0.0)
+        serving = (one for source in sources for one in self._served_kinds.serving(source, resource))
+        wanted = (one for one in serving if self._selections.is_desired(mailbox, one))
+        return max((_left(one, self._objects.get(cluster, one), now) for one in wanted), default=0.0)
 
 
 def _left(serving_object: ObjectRef, there: ObservedObject | None, now: datetime) -> float:
@@ -119,18 +119,20 @@ class PlacementState:
         is_listed: Callable[[WatchedCollection], bool] = lambda _: True,
     ) -> None:
         """`is_listed`: whether the informer of a collection has a list."""
-        self.world = ObjectIndex()
-        self.offers = ServedKinds(builtin)
-        self.engine = PlacementIndex(self.world, self.offers, lambda *asked: self.keepers.permits(*asked))
-        self.neighbors = Neighbors(self.world, self.engine, self.offers)
+        self.objects = ObjectIndex()
+        self.served_kinds = ServedKinds(builtin)
+        self.selections = PlacementIndex(self.objects, self.served_kinds, lambda *asked: self.keepers.permits(*asked))
+        self.dependencies = Dependencies(self.objects, self.selections, self.served_kinds)
         self.copies = CopyIndex()
         self.mailboxes: dict[str, str] = {}  #: logical cluster of each ready mailbox
         self.customizers: dict[tuple[str, str], Customizer] = {}  #: by cluster and `namespace/name`
         self.locations: dict[tuple[str, str], Location] = {}
         self.placements: dict[PlacementKey, Placement] = {}
-        self.keepers = Keepers(self.world, self.engine, self.offers, self.placements, self.locations, self.mailboxes)
+        self.keepers = Keepers(
+            self.objects, self.selections, self.served_kinds, self.placements, self.locations, self.mailboxes
+        )
         self.collections: Counter[WatchedCollection] = Counter()  #: how many workspaces need each, except builtin ones
-        indexes = GuardedIndexes(self.world, self.engine, self.offers, self.copies, self.placements)
+        indexes = GuardedIndexes(self.objects, self.selections, self.served_kinds, self.copies, self.placements)
         self.withdrawals = Withdrawals(indexes, limits, is_listed, self.is_undecided)
         self._is_listed = is_listed
         self._tracked: set[str] = set()  #: workspaces with placements, and mailboxes
@@ -145,17 +147,17 @@ class PlacementState:
         self._complete = True
         affected: set[WorkKey] = set()
         for mailbox, cluster in self.mailboxes.items():
-            for ref, seen in self.world.refs(cluster).items():
-                if _made_for(seen) and not self.engine.is_desired(mailbox, ref):
+            for ref, seen in self.objects.refs(cluster).items():
+                if _made_for(seen) and not self.selections.is_desired(mailbox, ref):
                     affected |= self._recheck(mailbox, ref)
         return affected
 
     # --- objects ----------------------------------------------------------------------------------
 
     def on_object(self, cluster: str, ref: ObjectRef, after: ObservedObject | None) -> set[WorkKey]:
-        before = self.world.remove(cluster, ref) if after is None else self.world.put(cluster, ref, after)
-        affected = self._with_withdrawals(self.engine.object_changed(cluster, ref, before, after))
-        if self._complete and cluster in self.engine.source_workspaces() and _is_alive(before) != _is_alive(after):
+        before = self.objects.remove(cluster, ref) if after is None else self.objects.put(cluster, ref, after)
+        affected = self._with_withdrawals(self.selections.object_changed(cluster, ref, before, after))
+        if self._complete and cluster in self.selections.source_workspaces() and _is_alive(before) != _is_alive(after):
             affected |= self._source_changed(cluster, ref)
         if ref.resource in (BINDINGS, DEFINITIONS):
             affected |= self._on_serving_object(cluster, ref, after)
@@ -177,26 +179,26 @@ class PlacementState:
             affected |= self.keeper_changed(mailbox, unit_of(ref))
         cluster = self.mailboxes[mailbox]
         if not _is_alive(after):
-            affected |= {CopyKey(mailbox, one) for one in self.neighbors.of(cluster, ref)}
+            affected |= {CopyKey(mailbox, one) for one in self.dependencies.of(cluster, ref)}
         if ref.resource in CONTAINER_KINDS and before is not None and (after is None or after.alive > before.alive):
-            affected |= {CopyKey(mailbox, one) for one in self.neighbors.waiting(mailbox, cluster, ref)}
+            affected |= {CopyKey(mailbox, one) for one in self.dependencies.waiting(mailbox, cluster, ref)}
         return affected | self._recheck(mailbox, ref) | self._review(were - are)
 
     def keeper_changed(self, mailbox: str, unit: ObjectRef) -> set[WorkKey]:
         """Another family may have a unit now, or none."""
         affected: set[WorkKey] = {ConfigKey(mailbox)}
         cluster = self.mailboxes.get(mailbox, "")
-        refs = {unit, *(self.world.inside(cluster, unit.name) if unit.resource == NAMESPACES else ())}
-        for key in [key for key in self.engine.holders(unit) if mailbox in self.engine.destinations(key)]:
-            refs.update(self.world.inside(key.cluster, unit.name) if unit.resource == NAMESPACES else ())
+        refs = {unit, *(self.objects.inside(cluster, unit.name) if unit.resource == NAMESPACES else ())}
+        for key in [key for key in self.selections.holders(unit) if mailbox in self.selections.destinations(key)]:
+            refs.update(self.objects.inside(key.cluster, unit.name) if unit.resource == NAMESPACES else ())
         for ref in refs:
             affected |= {CopyKey(mailbox, ref)} | self._recheck(mailbox, ref)
         return affected
 
     def _keepers_changed(self, mailbox: str) -> set[WorkKey]:
         """The families in a mailbox changed, or whether they may share names."""
-        refs = self.engine.refs_at(mailbox)
-        refs |= {ref for ref, seen in self.world.refs(self.mailboxes.get(mailbox, "")).items() if seen.ours}
+        refs = self.selections.refs_at(mailbox)
+        refs |= {ref for ref, seen in self.objects.refs(self.mailboxes.get(mailbox, "")).items() if seen.ours}
         affected: set[WorkKey] = {ConfigKey(mailbox)}
         for ref in refs:
             affected |= {CopyKey(mailbox, ref)} | self._recheck(mailbox, ref)
@@ -207,20 +209,20 @@ class PlacementState:
         affected: set[WorkKey] = set()
         if self.keepers.set_parent(cluster, parent):
             for key in [key for key in self.placements if key.cluster == cluster]:
-                for mailbox in self.engine.destinations(key):
+                for mailbox in self.selections.destinations(key):
                     affected |= self._keepers_changed(mailbox)
         return affected
 
     def _on_serving_object(self, cluster: str, ref: ObjectRef, after: ObservedObject | None) -> set[WorkKey]:
         """A binding or a definition changed."""
-        before = set(self.offers.of(cluster))
-        if not self.offers.changed(cluster, ref, after):
+        before = set(self.served_kinds.of(cluster))
+        if not self.served_kinds.changed(cluster, ref, after):
             return set()
         if cluster in self._tracked:
-            for watched in before ^ set(self.offers.of(cluster)):
+            for watched in before ^ set(self.served_kinds.of(cluster)):
                 self._count(watched, -1 if watched in before else 1)
-        affected: set[WorkKey] = {DiscoveryKey(cluster)} if cluster in self.engine.source_workspaces() else set()
-        affected |= self._with_withdrawals(self.engine.served_kinds_changed(cluster))
+        affected: set[WorkKey] = {DiscoveryKey(cluster)} if cluster in self.selections.source_workspaces() else set()
+        affected |= self._with_withdrawals(self.selections.served_kinds_changed(cluster))
         name = self._names.get(cluster)
         return affected if name is None else affected | self._keepers_changed(name)
 
@@ -238,13 +240,13 @@ class PlacementState:
         before = self.placements.pop(key, None)
         affected: set[WorkKey] = {StatusKey(key)}
         if seen is None:
-            affected |= self._with_withdrawals(self.engine.remove_placement(key))
+            affected |= self._with_withdrawals(self.selections.remove_placement(key))
         else:
             self.placements[key] = seen
-            if key.cluster not in self.engine.source_workspaces():
+            if key.cluster not in self.selections.source_workspaces():
                 affected.add(DiscoveryKey(key.cluster))
             if not seen.workload.problem:
-                affected |= self._with_withdrawals(self.engine.put_placement(key, seen.workload))
+                affected |= self._with_withdrawals(self.selections.put_placement(key, seen.workload))
         self._track_collections(key.cluster)
         if _decisive(before) != _decisive(seen):
             affected |= self._update_destinations(key) | self._unwanted(key)
@@ -276,7 +278,7 @@ class PlacementState:
         if key in self.placements and not own:
             return set()
         destinations = by_mailbox(pair for one in own for pair in one.destinations)
-        before = self.engine.destinations(key)
+        before = self.selections.destinations(key)
         moved = {mailbox for mailbox in {*before, *destinations} if before.get(mailbox) != destinations.get(mailbox)}
         contested = {mailbox for mailbox in moved if self.keepers.is_contested(mailbox)}
         for location, pair in _by_location(key, before):
@@ -285,7 +287,7 @@ class PlacementState:
                 del self._placements_through[location]
         for location, pair in _by_location(key, destinations):
             self._placements_through.setdefault(location, set()).add(pair)
-        changed = self.engine.put_destinations(key, destinations)
+        changed = self.selections.put_destinations(key, destinations)
         for mailbox in moved:
             self.keepers.destinations_changed(mailbox)
         affected = self._with_withdrawals(changed)
@@ -298,19 +300,19 @@ class PlacementState:
         """Whether the objects or destinations of a placement are not known yet: then its copies are not withdrawn."""
         if key not in self.placements:
             return False
-        if self.engine.workload(key) is None or not (self.engine.destinations(key) or self._own_slices(key)):
+        if self.selections.workload(key) is None or not (self.selections.destinations(key) or self._own_slices(key)):
             return True
         return self.keepers.family(key.cluster) is None or not self._lists_all(key.cluster)
 
     def _lists_all(self, cluster: str) -> bool:
         """Whether the informers of all kinds that a workspace serves have a list."""
-        return all(self._is_listed(watched) for watched in self.offers.of(cluster))
+        return all(self._is_listed(watched) for watched in self.served_kinds.of(cluster))
 
     def selected_count(self, key: PlacementKey) -> int | None:
         """The number of objects that a placement selects; None: not known yet."""
-        if self.engine.workload(key) is None or not self._lists_all(key.cluster):
+        if self.selections.workload(key) is None or not self._lists_all(key.cluster):
             return None
-        return len(self.engine.selected(key))
+        return len(self.selections.selected(key))
 
     # --- mailboxes, Locations, Customizers --------------------------------------------------------
 
@@ -328,12 +330,12 @@ class PlacementState:
             del self.mailboxes[name], self._names[before]
             self._track_collections(before)
             affected |= self._review(self.copies.forget_mailbox(name))
-        affected |= {CopyKey(name, ref) for ref in self.engine.refs_at(name)}
+        affected |= {CopyKey(name, ref) for ref in self.selections.refs_at(name)}
         if cluster:
             self.mailboxes[name], self._names[cluster] = cluster, name
             self._track_collections(cluster)
             affected.add(ConfigKey(name))
-            for ref, seen in self.world.refs(cluster).items():
+            for ref, seen in self.objects.refs(cluster).items():
                 affected |= self._on_copy(name, ref, None, seen)
         return affected
 
@@ -350,7 +352,7 @@ class PlacementState:
             CopyKey(mailbox, ref)
             for key, mailbox in self.placements_through(cluster, name)
             for ref in self._customized.get(key.cluster, ())
-            if self.engine.is_desired_by(key, mailbox, ref)
+            if self.selections.is_desired_by(key, mailbox, ref)
         }
         if permissions_of(before) != permissions_of(seen):
             for mailbox in {mailbox for _, mailbox in self.placements_through(cluster, name)}:
@@ -369,15 +371,15 @@ class PlacementState:
         customized = [
             ref
             for ref in self._customized.get(cluster, ())
-            if (seen := self.world.get(cluster, ref)) is not None and seen.customizer == name
+            if (seen := self.objects.get(cluster, ref)) is not None and seen.customizer == name
         ]
         return {
             CopyKey(mailbox, ref)
             for key in self.placements
             if key.cluster == cluster
             for ref in customized
-            for mailbox in self.engine.destinations(key)
-            if self.engine.is_desired_by(key, mailbox, ref)
+            for mailbox in self.selections.destinations(key)
+            if self.selections.is_desired_by(key, mailbox, ref)
         }
 
     # --- copies -----------------------------------------------------------------------------------
@@ -388,12 +390,15 @@ class PlacementState:
         if cluster is None:
             return None
         ref = copy.ref
-        requests, observed = self.engine.requests(*copy), self.world.get(cluster, ref)
+        requests, observed = self.selections.requests(*copy), self.objects.get(cluster, ref)
         reasons = [one for one in requests if self.keepers.permits(copy.mailbox, ref, one.placement)]
-        served, placements = self.offers.collection(cluster, ref.resource), frozenset(one.placement for one in reasons)
+        served, placements = (
+            self.served_kinds.collection(cluster, ref.resource),
+            frozenset(one.placement for one in reasons),
+        )
         others = observed.placements - placements if observed is not None else ()
         kept = sorted(key for key in others if self.is_undecided(key))
-        found = [(one, self.world.get(one, ref)) for one in contributing_clusters(ref, reasons, kept)]
+        found = [(one, self.objects.get(one, ref)) for one in contributing_clusters(ref, reasons, kept)]
         sources = [(one, seen) for one, seen in found if seen and seen.alive and not seen.ours and not seen.system]
         if ref.resource in SHARED_KINDS and self.keepers.is_contested(copy.mailbox):
             keeper = self.keepers.keeper(copy.mailbox, ref)  # the others have the same content, or had
@@ -415,11 +420,11 @@ class PlacementState:
         """Objects in a namespace, or of the kinds of a definition or binding."""
         ref = copy.ref
         if ref.resource == NAMESPACES:
-            inside = (self.world.get(cluster, one) for one in self.world.inside(cluster, ref.name))
+            inside = (self.objects.get(cluster, one) for one in self.objects.inside(cluster, ref.name))
             yield from (seen for seen in inside if seen is not None and not seen.system)
             return
-        served = {watched.resource for watched in self.offers.served_by(cluster, ref)}
-        for one, seen in self.world.refs(cluster).items():
+        served = {watched.resource for watched in self.served_kinds.served_by(cluster, ref)}
+        for one, seen in self.objects.refs(cluster).items():
             if one.resource in served:
                 yield seen
 
@@ -430,7 +435,7 @@ class PlacementState:
         for key in self.placements:
             if mailbox in self.copies.lost(key) and self.withdrawals.is_held(key):
                 return True
-            reached = mailbox in self.copies.mailboxes(key) or mailbox in self.engine.destinations(key)
+            reached = mailbox in self.copies.mailboxes(key) or mailbox in self.selections.destinations(key)
             if reached and self.is_undecided(key):
                 return True
         return False
@@ -447,7 +452,7 @@ class PlacementState:
 
     def _recheck(self, mailbox: str, ref: ObjectRef) -> set[WorkKey]:
         """A copy may have become wanted or unwanted."""
-        keys = _made_for(self.world.get(self.mailboxes.get(mailbox, ""), ref)) if self._complete else None
+        keys = _made_for(self.objects.get(self.mailboxes.get(mailbox, ""), ref)) if self._complete else None
         if not keys:
             return set()
         self.withdrawals.update(mailbox, ref, keys)
@@ -475,9 +480,11 @@ class PlacementState:
     def _unwanted(self, key: PlacementKey) -> set[WorkKey]:
         """Unwanted copies of a placement, and the SyncerConfigs of its mailboxes."""
         affected: set[WorkKey] = {StatusKey(key)}
-        affected |= {ConfigKey(mailbox) for mailbox in {*self.copies.mailboxes(key), *self.engine.destinations(key)}}
+        affected |= {
+            ConfigKey(mailbox) for mailbox in {*self.copies.mailboxes(key), *self.selections.destinations(key)}
+        }
         for mailbox, ref in list(self.copies.made(key)):
-            if not self.engine.is_desired_by(key, mailbox, ref):
+            if not self.selections.is_desired_by(key, mailbox, ref):
                 affected |= {CopyKey(mailbox, ref)} | self._recheck(mailbox, ref)
         return affected
 
@@ -485,11 +492,11 @@ class PlacementState:
 
     def _track_collections(self, cluster: str) -> None:
         """Count the collections of a workspace if it has placements or is a mailbox."""
-        matters = cluster in self.engine.source_workspaces() or cluster in self._names
+        matters = cluster in self.selections.source_workspaces() or cluster in self._names
         if matters == (cluster in self._tracked):
             return
         (self._tracked.add if matters else self._tracked.discard)(cluster)
-        for watched in self.offers.of(cluster):
+        for watched in self.served_kinds.of(cluster):
             self._count(watched, 1 if matters else -1)
 
     def _count(self, watched: WatchedCollection, more: int) -> None:
@@ -502,27 +509,27 @@ class PlacementState:
         clusters = [watched.cluster] if watched.cluster else [*self._tracked]
         affected: set[WorkKey] = set()
         for cluster in clusters:
-            if self.offers.collection(cluster, watched.resource) in (watched, None):
+            if self.served_kinds.collection(cluster, watched.resource) in (watched, None):
                 affected |= self._all_of(cluster, watched.resource)
         return affected
 
     def is_unlisted(self, cluster: str, resource: GroupResource) -> bool:
         """Whether the first list of a kind of this workspace is missing."""
-        watched = self.offers.collection(cluster, resource)
+        watched = self.served_kinds.collection(cluster, resource)
         if watched is None or self._is_listed(watched):
             return False
-        return watched in self.collections or watched in self.offers.builtin()
+        return watched in self.collections or watched in self.served_kinds.builtin()
 
     def _all_of(self, cluster: str, resource: GroupResource) -> set[WorkKey]:
         affected: set[WorkKey] = set()
-        for key in self.placements if cluster in self.engine.source_workspaces() else ():
+        for key in self.placements if cluster in self.selections.source_workspaces() else ():
             if key.cluster == cluster:
                 affected |= self._unwanted(key)
         name = self._names.get(cluster)
         if name is not None:
-            ours = (ref for ref, seen in self.world.refs(cluster).items() if seen.ours)
-            affected |= {CopyKey(name, ref) for ref in ours if not self.engine.is_desired(name, ref)}
-            affected |= {CopyKey(name, ref) for ref in self.engine.refs_at(name) if ref.resource == resource}
+            ours = (ref for ref, seen in self.objects.refs(cluster).items() if seen.ours)
+            affected |= {CopyKey(name, ref) for ref in ours if not self.selections.is_desired(name, ref)}
+            affected |= {CopyKey(name, ref) for ref in self.selections.refs_at(name) if ref.resource == resource}
         return affected
 
 

@@ -163,8 +163,8 @@ class SyncerSpec(NamedTuple):
 
 
 def combine_specs(
-    engine: PlacementIndex,
-    world: ObjectIndex,
+    selections: PlacementIndex,
+    objects: ObjectIndex,
     placements: Iterable[PlacementKey],
     namespaced: Callable[[str], Mapping[GroupResource, str]],
     names: MailboxNames | None = None,
@@ -177,10 +177,10 @@ def combine_specs(
     resources: dict[GroupResource, str] = {}
     upsync: set[UpsyncSet] = set()
     for key in placements:
-        workload = engine.workload(key)
+        workload = selections.workload(key)
         assert workload is not None
-        whole = engine.whole_namespaces(key)
-        selected = engine.selected(key)
+        whole = selections.whole_namespaces(key)
+        selected = selections.selected(key)
         if names is None:
             upsync.update(workload.upsync)
         else:
@@ -191,7 +191,7 @@ def combine_specs(
         if whole:
             resources |= namespaced(key.cluster)
         refs.update(ref for ref, how in selected.items() if not how.whole_namespace)
-        refs.update(_definitions(world, key.cluster, {ref.resource for ref in selected}))
+        refs.update(_definitions(objects, key.cluster, {ref.resource for ref in selected}))
     return SyncerSpec(frozenset(namespaces), frozenset(resources), frozenset(refs), resources, frozenset(upsync))
 
 
@@ -217,11 +217,11 @@ class MailboxNames:
         return wanted._replace(namespaces=tuple(sorted(permitted))) if permitted else None
 
 
-def _definitions(world: ObjectIndex, cluster: str, resources: Iterable[GroupResource]) -> Iterator[ObjectRef]:
+def _definitions(objects: ObjectIndex, cluster: str, resources: Iterable[GroupResource]) -> Iterator[ObjectRef]:
     """The definitions of these kinds, if they exist."""
     for resource in resources:
         definition = ObjectRef(DEFINITIONS, "", f"{resource.resource}.{resource.group}")
-        if world.get(cluster, definition) is not None:
+        if objects.get(cluster, definition) is not None:
             yield definition
 
 
@@ -243,8 +243,8 @@ class SyncerSpecs:
     def desired(self, mailbox: str, cluster: str, before: Mapping[str, Any], *, is_failing: bool) -> Obj | None:
         """None: wait for the discovery of a workspace.  `before`: the current spec; `is_failing`: the engine may lack
         objects."""
-        engine = self._known.engine
-        placements = tuple(key for key in engine.placements_at(mailbox) if engine.workload(key) is not None)
+        selections = self._known.selections
+        placements = tuple(key for key in selections.placements_at(mailbox) if selections.workload(key) is not None)
         kinds_of = {key.cluster: self._namespaced(key.cluster) for key in placements}
         if None in kinds_of.values():
             return None
@@ -253,10 +253,10 @@ class SyncerSpecs:
         sharing: tuple[object, ...] = placements if tenancy is None else (mailbox,)
         if sharing not in self._combined:
             kinds_in = {cluster: resources or {} for cluster, resources in kinds_of.items()}
-            combined = combine_specs(engine, self._known.world, placements, kinds_in.__getitem__, tenancy)
+            combined = combine_specs(selections, self._known.objects, placements, kinds_in.__getitem__, tenancy)
             self._combined[sharing] = combined, frozenset(ref.resource for ref in combined.refs)
         combined, resources = self._combined[sharing]
-        served = ((resource, self._known.offers.collection(cluster, resource)) for resource in resources)
+        served = ((resource, self._known.served_kinds.collection(cluster, resource)) for resource in resources)
         versions = {resource: source.version for resource, source in served if source is not None}
         shared = sharing, tuple(versions.items())
         if shared not in self._specs:

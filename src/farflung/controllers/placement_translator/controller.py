@@ -105,7 +105,7 @@ class PlacementTranslator:
         match work:
             case CopyKey():
                 try:
-                    request = next(iter(self._known.engine.requests(work.mailbox, work.ref)), None)
+                    request = next(iter(self._known.selections.requests(work.mailbox, work.ref)), None)
                 except Exception:  # writing the copy fails in the same way, and has the engine rebuilt
                     return ""
                 return "" if request is None else request.placement.cluster
@@ -118,7 +118,7 @@ class PlacementTranslator:
             self._enqueue_status(status)
             return
         self._status_writer.forget(status.placement)
-        if status.placement.cluster not in self._known.engine.source_workspaces():
+        if status.placement.cluster not in self._known.selections.source_workspaces():
             self._discovery.forget(status.placement.cluster)
 
     def _enqueue_status(self, status: StatusKey) -> None:
@@ -144,13 +144,13 @@ class PlacementTranslator:
         return None
 
     async def _discover(self, cluster: str) -> None:
-        if cluster not in self._known.engine.source_workspaces():
+        if cluster not in self._known.selections.source_workspaces():
             return
         await self._discovery.ask(cluster)
         keys = [key for key in self._known.placements if key.cluster == cluster]
         self._config_writer.forget()
         self.controller.queue.add_all(
-            ConfigKey(mailbox) for key in keys for mailbox in self._known.engine.destinations(key)
+            ConfigKey(mailbox) for key in keys for mailbox in self._known.selections.destinations(key)
         )
 
     async def _write_status(self, status: StatusKey, worker: int) -> float | None:

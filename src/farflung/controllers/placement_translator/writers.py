@@ -178,7 +178,7 @@ class Copier:
             for key in state.placements
         }
         for key, reason in state.refused:
-            destination = self._known.engine.destinations(key)[copy.mailbox]
+            destination = self._known.selections.destinations(key)[copy.mailbox]
             by_placement[key] = [PlacementProblem(reason, refusal(copy, reason, destination))]
         self._report_problems(copy, by_placement)
 
@@ -193,7 +193,7 @@ class Copier:
     def _report_unserved(self, copy: CopyKey, state: CopyState) -> float | None:
         """Report the kind, unless a binding or definition may still serve it."""
         resource, sources = copy.ref.resource, sorted({one.cluster for one in state.placements})
-        left = self._known.neighbors.serving_delay(copy.mailbox, state.cluster, resource, sources, self._now())
+        left = self._known.dependencies.serving_delay(copy.mailbox, state.cluster, resource, sources, self._now())
         unknown = PlacementProblem(names.NOT_SERVED, f"{_at(copy)}the mailbox does not serve {resource}")
         self._report(copy, state, [] if left else [unknown])
         return left if 0 < left < math.inf else None
@@ -223,13 +223,13 @@ class Copier:
         """Nothing if its namespace, or the object that serves its kind, is terminating, or if another family keeps its
         name by now: an event follows."""
         ref, keepers, client = copy.ref, self._known.keepers, self._everywhere.workspace(state.cluster)
-        if self._known.neighbors.is_closing(state.cluster, ref):
+        if self._known.dependencies.is_closing(state.cluster, ref):
             return
         if not keepers.begin_creation(copy.mailbox, ref, state.placements):
             return
         try:
             namespace = ObjectRef(NAMESPACES, "", ref.namespace)
-            if ref.namespace and self._known.world.get(state.cluster, namespace) is None:
+            if ref.namespace and self._known.objects.get(state.cluster, namespace) is None:
                 await self.copy(CopyKey(copy.mailbox, namespace))
             answer = await client.create(served.collection_in(wanted["apiVersion"]), wanted, ref.namespace)
             self._log_write("Created", copy)

@@ -244,7 +244,7 @@ class StatusSummarizer:
     def _workspace_of(self, copy: CopyKey) -> str:
         """Of one of its sources."""
         try:
-            request = next(iter(self._known.engine.requests(copy.mailbox, copy.ref)), None)
+            request = next(iter(self._known.selections.requests(copy.mailbox, copy.ref)), None)
         except Exception:  # digesting the copy fails in the same way, and has the engine rebuilt
             return ""
         return "" if request is None else request.placement.cluster

@@ -203,7 +203,7 @@ _NONE: Final[Mapping[ObjectRef, _Summary]] = {}
 class Summaries:
     def __init__(self, known: PlacementState) -> None:
         self._known = known
-        self._builtin = frozenset(watched.resource for watched in known.offers.builtin())
+        self._builtin = frozenset(watched.resource for watched in known.served_kinds.builtin())
         self._of: dict[PlacementKey, dict[ObjectRef, _Summary]] = {}
         self._holders: dict[ObjectRef, set[PlacementKey]] = {}  #: placements with a summary of an object
         self._called: dict[Key, SummarySubject] = {}
@@ -253,7 +253,7 @@ class Summaries:
 
     def _subject(self, subject: SummarySubject) -> Obj:
         resource, namespace, name = subject.ref
-        seen = self._known.world.get(subject.placement.cluster, subject.ref)
+        seen = self._known.objects.get(subject.placement.cluster, subject.ref)
         document = {} if seen is None else orjson.loads(seen.document)
         words = {
             "group": resource.group,
@@ -267,7 +267,7 @@ class Summaries:
         return {word: value for word, value in words.items() if value or word in ("version", "kind")}
 
     def _collected(self, subject: SummarySubject, found: _Summary) -> list[Obj]:
-        selected = self._known.engine.selected(subject.placement).get(subject.ref)
+        selected = self._known.selections.selected(subject.placement).get(subject.ref)
         collected, left = [], LARGEST
         for place, name in enumerate(selected.collectors[:MOST_REPORTED] if selected is not None else ()):
             result = found.results.get(name)
@@ -289,7 +289,7 @@ class Summaries:
         mailbox, ref = copy
         wanted = {
             one.placement: one.destination
-            for one in self._known.engine.requests(mailbox, ref)
+            for one in self._known.selections.requests(mailbox, ref)
             if one.selected is not None and self._how(one.placement, ref) is not Summarized.NEVER
         }
         touched: set[SummarySubject] = set()
@@ -308,7 +308,7 @@ class Summaries:
 
     def _seen(self, copy: CopyKey) -> ObservedObject | None:
         cluster = self._known.mailboxes.get(copy.mailbox)
-        seen = None if cluster is None else self._known.world.get(cluster, copy.ref)
+        seen = None if cluster is None else self._known.objects.get(cluster, copy.ref)
         return seen if seen is not None and seen.ours and seen.alive else None
 
     def _put(
@@ -375,9 +375,9 @@ class Summaries:
         return self._all_of(key)
 
     def _all_of(self, key: PlacementKey) -> set[CopyKey]:
-        engine = self._known.engine
-        refs = {*engine.selected(key), *self._of.get(key, ())}
-        return {CopyKey(mailbox, ref) for ref in refs for mailbox in engine.destinations(key)}
+        selections = self._known.selections
+        refs = {*selections.selected(key), *self._of.get(key, ())}
+        return {CopyKey(mailbox, ref) for ref in refs for mailbox in selections.destinations(key)}
 
     # --- reports of syncers -----------------------------------------------------------------------
 
@@ -394,7 +394,9 @@ class Summaries:
         others = report.differences(before)
         resources = {ref.resource for ref in others if ref.name == ANY}
         of_kinds = (
-            {ref for ref in self._known.engine.refs_at(mailbox) if ref.resource in resources} if resources else set()
+            {ref for ref in self._known.selections.refs_at(mailbox) if ref.resource in resources}
+            if resources
+            else set()
         )
         return {CopyKey(mailbox, ref) for ref in others | of_kinds}
 
@@ -414,7 +416,7 @@ class Summaries:
         else:
             self._stale[cluster] = problem
         mailbox = self._known.mailbox_of(cluster)
-        refs = set() if mailbox is None else self._known.engine.refs_at(mailbox)
+        refs = set() if mailbox is None else self._known.selections.refs_at(mailbox)
         return {CopyKey(mailbox or "", ref) for ref in refs}
 
     # --- collectors -------------------------------------------------------------------------------
@@ -434,22 +436,22 @@ class Summaries:
     def _queried_copies(self, key: CollectorKey) -> set[CopyKey]:
         copies: set[CopyKey] = set()
         for placement in [one for one in self._of if one.cluster == key.cluster]:
-            for ref, selected in self._known.engine.selected(placement).items():
+            for ref, selected in self._known.selections.selected(placement).items():
                 if key.name in selected.collectors and ref in self._of[placement]:
-                    copies |= {CopyKey(mailbox, ref) for mailbox in self._known.engine.destinations(placement)}
+                    copies |= {CopyKey(mailbox, ref) for mailbox in self._known.selections.destinations(placement)}
         return copies
 
     def on_location(self, cluster: str, name: str) -> set[CopyKey]:
         """Queries may use its labels."""
         copies: set[CopyKey] = set()
         for placement, mailbox in self._known.placements_through(cluster, name):
-            selected = self._known.engine.selected(placement)
+            selected = self._known.selections.selected(placement)
             copies |= {CopyKey(mailbox, ref) for ref, how in selected.items() if how.collectors}
         return copies
 
     def _update_collectors(self, summary: _Summary, key: PlacementKey, ref: ObjectRef) -> None:
         """Update the collectors of the summary to those of the placement."""
-        selected = self._known.engine.selected(key).get(ref)
+        selected = self._known.selections.selected(key).get(ref)
         names = () if selected is None else selected.collectors[:MOST_COLLECTORS]
         queries = {name: self._queries.get(CollectorKey(key.cluster, name)) for name in names}
         for name in [one for one, result in summary.results.items() if queries.get(one) != result.query]:
@@ -460,7 +462,7 @@ class Summaries:
 
     def _described(self, summary: _Summary, subject: SummarySubject) -> Obj:
         """The source object without its status; empty if it does not exist."""
-        source = self._known.world.get(subject.placement.cluster, subject.ref)
+        source = self._known.objects.get(subject.placement.cluster, subject.ref)
         if source is None:
             return {}
         if summary.described is None or summary.described[0] is not source:

@@ -172,13 +172,13 @@ class StatusReturner:
 
     def affected(self, copy: CopyKey) -> set[WorkspaceObject]:
         """The objects whose status may change because of a copy."""
-        wanted = self._known.engine.reasons(copy.mailbox, copy.ref)
+        wanted = self._known.selections.reasons(copy.mailbox, copy.ref)
         requesting = {one.placement.cluster for one in wanted if _requests_status(one.selected, copy.ref)}
         return {WorkspaceObject(cluster, copy.ref) for cluster in requesting | self._marked.get(copy.ref, set())}
 
     def requested_by(self, key: PlacementKey) -> set[WorkspaceObject]:
         """The objects whose status a placement requests or requested: without destinations, no copy has an event."""
-        selected = self._known.engine.selected(key)
+        selected = self._known.selections.selected(key)
         requesting = {ref for ref, how in selected.items() if _requests_status(how, ref)}
         return {WorkspaceObject(key.cluster, ref) for ref in requesting | self._marked_in.get(key.cluster, set())}
 
@@ -192,7 +192,7 @@ class StatusReturner:
             seen is not None and not seen.ours and self._requesting(cluster, ref)
         ):
             found.add(WorkspaceObject(cluster, ref))
-        if ref.resource == NAMESPACES and cluster in self._known.engine.source_workspaces():
+        if ref.resource == NAMESPACES and cluster in self._known.selections.source_workspaces():
             for key in [one for one in self._known.placements if one.cluster == cluster]:
                 found |= self.requested_by(key)
         if ref.resource in (DEFINITIONS, BINDINGS):
@@ -220,7 +220,11 @@ class StatusReturner:
 
     def unwatched(self) -> list[WatchedCollection]:
         """Kinds without an informer, in workspaces without placements."""
-        return sorted(self._known.offers.everything().difference(self._known.offers.builtin(), self._known.collections))
+        return sorted(
+            self._known.served_kinds.everything().difference(
+                self._known.served_kinds.builtin(), self._known.collections
+            )
+        )
 
     async def find(self, watched: WatchedCollection) -> set[WorkspaceObject]:
         """Objects with marks.  Raises ClientError."""
@@ -236,8 +240,8 @@ class StatusReturner:
 
     async def reconcile(self, one: WorkspaceObject) -> bool:
         """Whether a placement requests its status."""
-        seen = self._known.world.get(*one)
-        watched = self._known.offers.collection(one.cluster, one.ref.resource)
+        seen = self._known.objects.get(*one)
+        watched = self._known.served_kinds.collection(one.cluster, one.ref.resource)
         request = self._request(one)
         if watched is None or (seen is not None and (not seen.alive or seen.ours)):
             return False
@@ -303,22 +307,22 @@ class StatusReturner:
 
     def _requesting(self, cluster: str, ref: ObjectRef) -> set[PlacementKey]:
         """The placements that request the status of an object."""
-        engine = self._known.engine
-        holders = [key for key in engine.holders(ref) if key.cluster == cluster]
-        return {key for key in holders if _requests_status(engine.selected(key).get(ref), ref)}
+        selections = self._known.selections
+        holders = [key for key in selections.holders(ref) if key.cluster == cluster]
+        return {key for key in holders if _requests_status(selections.selected(key).get(ref), ref)}
 
     def _request(self, one: WorkspaceObject) -> ReturnRequest | None:
-        engine, requesting = self._known.engine, self._requesting(*one)
+        selections, requesting = self._known.selections, self._requesting(*one)
         if not requesting:
             return None
         mailboxes = {
-            mailbox: destination for key in requesting for mailbox, destination in engine.destinations(key).items()
+            mailbox: destination for key in requesting for mailbox, destination in selections.destinations(key).items()
         }
         if len(mailboxes) != 1:
             return ReturnRequest(len(mailboxes))
         names = frozenset(key.name for key in requesting)
         [(mailbox, destination)] = mailboxes.items()
-        copy = self._known.world.get(self._known.mailboxes.get(mailbox, ""), one.ref)
+        copy = self._known.objects.get(self._known.mailboxes.get(mailbox, ""), one.ref)
         if copy is None or not copy.alive or copy.placements.isdisjoint(requesting):
             return ReturnRequest(1)
         status = orjson.loads(copy.document).get("status")
