@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from farflung.apis.autoscaling.scale import apply_scale, scale_of, selector_text
-from farflung.apis.autoscaling.validation import AUTOSCALER_RULES, to_v1, to_v2
+from farflung.apis.autoscaling import AUTOSCALER_RULES, apply_scale, scale_of, selector_text, to_v1, to_v2
 from farflung.apis.policy import RULES as POLICY_RULES
 from farflung.machinery.errors import ApiError, Obj
 

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from farflung.apis.certificates.validation import RULES, USAGES, prepare_approval, stamp_conditions, validate_approval
+from farflung.apis.certificates import RULES, USAGES, prepare_approval, stamp_conditions, validate_approval
 from farflung.apis.names import CERTIFICATES_GROUP
 from farflung.machinery.errors import Obj
 

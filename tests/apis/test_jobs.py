@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from farflung.apis.batch.validation import CRON_JOB_RULES, JOB_RULES, wrong_schedule
+from farflung.apis.workloads.batch import CRON_JOB_RULES, JOB_RULES, wrong_schedule
 from farflung.machinery.errors import Obj
 
 UID = "0c4f6f1e-0000-0000-0000-000000000001"

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farflung.apis import definitions
-from farflung.apis.autoscaling.kinds import SCALES
+from farflung.apis.autoscaling import SCALES
 from farflung.apis.builtin.kinds import BUILTIN
 from farflung.apis.printers import labels_text, selector_text, shortened
 from farflung.machinery.schema import model

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from farflung.apis.apps.validation import RULES
+from farflung.apis.workloads.apps import RULES
 from farflung.machinery.errors import Obj, invalid
 
 DEPLOYMENT = RULES["apps", "Deployment"]

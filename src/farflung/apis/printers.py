@@ -195,7 +195,7 @@ def boolean_text(value: bool | None) -> str:
     return UNSET if value is None else str(value)
 
 
-TEMPLATE: Final = containers("spec.template.spec")
+TEMPLATE_CONTAINERS: Final = containers("spec.template.spec")
 #: of ReplicaSets and ReplicationControllers
 REPLICAS: Final = (
     field("Desired", "spec.replicas", 0, type="integer"),

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from hub_harness import authority
 
-from farflung.apis.certificates.validation import RULES
+from farflung.apis.certificates import RULES
 from farflung.hub.auth.authenticator import client_certificate
 from farflung.hub.auth.certificate_requests import (
     CLIENT,

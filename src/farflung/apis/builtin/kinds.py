@@ -10,6 +10,8 @@ from typing import Final
 
 from farflung.apis import (
     apiregistration,
+    autoscaling,
+    certificates,
     coordination,
     devices,
     discovery,
@@ -23,14 +25,11 @@ from farflung.apis import (
 )
 from farflung.apis.admissionregistration import kinds as admissionregistration
 from farflung.apis.apiextensions import kinds as apiextensions
-from farflung.apis.apps import kinds as apps
-from farflung.apis.autoscaling import kinds as autoscaling
-from farflung.apis.batch import kinds as batch
-from farflung.apis.certificates import kinds as certificates
 from farflung.apis.core import events, runtime_classes
 from farflung.apis.core import kinds as core
 from farflung.apis.names import AUTHENTICATION_GROUP, CERTIFICATES_GROUP, RBAC_GROUP
 from farflung.apis.resource import Resource
+from farflung.apis.workloads import apps, batch
 
 #: in the order in which discovery lists the groups
 EVERYTHING: Final[tuple[Resource, ...]] = (

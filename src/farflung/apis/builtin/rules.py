@@ -7,6 +7,8 @@ from typing import Final
 
 from farflung.apis import (
     apiregistration,
+    autoscaling,
+    certificates,
     coordination,
     discovery,
     flowcontrol,
@@ -18,13 +20,10 @@ from farflung.apis import (
 )
 from farflung.apis.admissionregistration import validation as admissionregistration
 from farflung.apis.apiextensions import validation as apiextensions
-from farflung.apis.apps import validation as apps
-from farflung.apis.autoscaling import validation as autoscaling
-from farflung.apis.batch import validation as batch
-from farflung.apis.certificates import validation as certificates
 from farflung.apis.core import events, limits, runtime_classes
 from farflung.apis.core import validation as core
 from farflung.apis.validation import Rules
+from farflung.apis.workloads import apps, batch
 from farflung.machinery import names
 
 RULES: Final[Mapping[tuple[str, str], Rules]] = {

@@ -13,7 +13,7 @@ from farflung.apis.printers import (
     NAME,
     NOTHING,
     REPLICAS,
-    TEMPLATE,
+    TEMPLATE_CONTAINERS,
     UNKNOWN,
     UNSET,
     PrinterRow,
@@ -333,7 +333,7 @@ REPLICATION_CONTROLLERS: Final = printer(
     NAME,
     *REPLICAS,
     AGE,
-    *TEMPLATE,
+    *TEMPLATE_CONTAINERS,
     field("Selector", "spec.selector", None, labels_text, priority=1),
 )
 

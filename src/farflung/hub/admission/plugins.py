@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from farflung.apis import certificates
 from farflung.apis.apiextensions.conditions import with_status
-from farflung.apis.certificates import validation as certificates
 from farflung.apis.core import validation as core
 from farflung.apis.core.services import allocate_service, give_back
 from farflung.apis.globalscheduler.machines import is_virtual_machine

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from farflung.apis.apiextensions.kinds import ScalePaths
-from farflung.apis.autoscaling.scale import a_scale
+from farflung.apis.autoscaling import a_scale
 from farflung.apis.resource import Resource
 from farflung.apis.validation import Rules, no_change, no_changes
 from farflung.machinery import go_text, names

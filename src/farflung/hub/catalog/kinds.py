@@ -11,9 +11,8 @@ from typing import Final, Protocol
 
 import orjson
 
-from farflung.apis import definitions, wire
-from farflung.apis.autoscaling import validation as autoscaling
-from farflung.apis.autoscaling.scale import BuiltinScaling, Scaling
+from farflung.apis import autoscaling, definitions, wire
+from farflung.apis.autoscaling import BuiltinScaling, Scaling
 from farflung.apis.builtin.catalog import Catalog
 from farflung.apis.builtin.kinds import BUILTIN
 from farflung.apis.builtin.rules import rules_for

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from farflung.apis.autoscaling.kinds import SCALES
-from farflung.apis.autoscaling.scale import Scaling
+from farflung.apis.autoscaling import SCALES, Scaling
 from farflung.http.messages import Answer
 from farflung.hub.catalog.kinds import Shape, builtin_shape
 from farflung.hub.registry import patch, respond, update

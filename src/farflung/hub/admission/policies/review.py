@@ -10,7 +10,7 @@ from typing import Any, Final
 import orjson
 
 from farflung.apis.admissionregistration.authorizer import AuthorizerValue, DecisionValue, ResourceCheck
-from farflung.apis.autoscaling.scale import API_VERSION, KIND
+from farflung.apis.autoscaling import API_VERSION, KIND
 from farflung.apis.builtin.catalog import Path
 from farflung.apis.names import SERVICE_ACCOUNT
 from farflung.apis.resource import Resource

@@ -1,4 +1,4 @@
-"""Defaults and validation of CertificateSigningRequests.
+"""CertificateSigningRequests: the resource, its validation and its printer columns.
 
 `prepare_create` removes `spec.username`, `uid`, `groups` and `extra`; the create handler then sets them from the
 authenticated user.  The subresource `approval` uses `prepare_approval` and `validate_approval`.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from functools import partial
 from typing import Final
 
@@ -16,6 +17,8 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
 from farflung.apis.names import CERTIFICATES_GROUP
+from farflung.apis.printers import AGE, NAME, NOTHING, described, field, part, printer
+from farflung.apis.resource import CHANGE, Group, Subresource, status, text
 from farflung.apis.rows import (
     Always,
     Check,
@@ -33,7 +36,7 @@ from farflung.apis.rows import (
     When,
 )
 from farflung.apis.validation import Errors, Rules, keeps
-from farflung.machinery import names
+from farflung.machinery import names, times
 from farflung.machinery.errors import (
     FieldError,
     Obj,
@@ -45,6 +48,53 @@ from farflung.machinery.errors import (
     required,
     too_long,
 )
+
+
+def request_condition(request: Obj) -> str:
+    status = part(request, "status")
+    types = {condition.get("type") for condition in status.get("conditions") or ()}
+    words = ["Denied" if "Denied" in types else "Approved" if "Approved" in types else "Pending"]
+    if "Failed" in types:
+        words.append("Failed")
+    if status.get("certificate"):
+        words.append("Issued")
+    return ",".join(words)
+
+
+def duration_text(seconds: int | None) -> str:
+    return NOTHING if seconds is None else times.human(timedelta(seconds=seconds))
+
+
+CERTIFICATE_SIGNING_REQUESTS: Final = printer(
+    "certificates.v1.CertificateSigningRequest",
+    NAME,
+    AGE,
+    field("SignerName", "spec.signerName", show=lambda name: name or NOTHING),
+    described("Requestor", "spec.request", lambda request: part(request, "spec").get("username", "")),
+    field("RequestedDuration", "spec.expirationSeconds", None, duration_text),
+    described("Condition", "status.conditions", request_condition),
+)
+
+
+# --- Certificate signing requests -----------------------------------------------------------------
+
+CERTIFICATES: Final = Group(CERTIFICATES_GROUP, "v1", "io.k8s.api.certificates.v1.")
+
+RESOURCES: Final = (
+    CERTIFICATES.stored(
+        "certificatesigningrequests",
+        "CertificateSigningRequest",
+        printer=CERTIFICATE_SIGNING_REQUESTS,
+        namespaced=False,
+        short_names=("csr",),
+        subresources=(
+            Subresource("approval", CHANGE, "CertificateSigningRequest"),
+            status("CertificateSigningRequest"),
+        ),
+        selectable={"spec.signerName": text("spec", "signerName")},
+    ),
+)
+
 
 REQUESTER: Final = ("username", "uid", "groups", "extra")
 SHORTEST_VALIDITY: Final = 600
@@ -183,9 +233,9 @@ def check_signer(signer: str, field: str, errors: Errors) -> None:
 
 def _check_parts(whole: str, parts: list[str], check: names.Check, field: str, errors: Errors) -> None:
     """Reports only the first invalid part."""
-    for part in parts:
-        if wrong := check(part):
-            errors += [invalid_value(field, whole, f"validating label {go_quote(part)}: {text}") for text in wrong]
+    for one in parts:
+        if wrong := check(one):
+            errors += [invalid_value(field, whole, f"validating label {go_quote(one)}: {text}") for text in wrong]
             return
 
 

@@ -1,10 +1,13 @@
-"""Defaults and validation of HorizontalPodAutoscalers, in v1 or v2 by their apiVersion."""
+"""HorizontalPodAutoscalers, in v1 or v2 by their apiVersion, and Scales: resources, validation and printer columns."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, Protocol
 
+from farflung.apis.printers import AGE, NAME, NOTHING, UNKNOWN, UNSET, described, field, part, printer
+from farflung.apis.resource import Group, status
 from farflung.apis.rows import (
     Always,
     Check,
@@ -30,10 +33,117 @@ from farflung.apis.rows import (
     When,
     not_negative,
 )
-from farflung.apis.validation import Errors, Rules, keep_spec, keep_status
+from farflung.apis.validation import NOT_NEGATIVE, Errors, Rules, keep_spec, keep_status
 from farflung.machinery import names
-from farflung.machinery.errors import Obj, field_forbidden, invalid_value, required
+from farflung.machinery.errors import Obj, field_forbidden, invalid, invalid_value, required
+from farflung.machinery.fields.sets import Fields, path
 from farflung.machinery.quantity import parse
+
+SHOWN_METRICS: Final = 2
+
+#: type of a metric → the field that describes it, and whether its resource is named
+METRIC_FIELDS: Final = {
+    "External": ("external", False),
+    "Object": ("object", False),
+    "Pods": ("pods", False),
+    "Resource": ("resource", True),
+    "ContainerResource": ("containerResource", True),
+}
+
+
+def target_text(target: Obj | None) -> str:
+    return f"{(target or {}).get('kind', '')}/{(target or {}).get('name', '')}"
+
+
+def metrics_text(autoscaler: Obj) -> str:
+    spec, status = part(autoscaler, "spec"), part(autoscaler, "status")
+    metrics, current = spec.get("metrics"), status.get("currentMetrics") or []
+    if metrics is None and spec.get("targetCPUUtilizationPercentage") is not None:
+        return processor_text(spec, status)
+    if not metrics:
+        return NOTHING
+    shown = [
+        metric_text(metric, current[index] if index < len(current) else {})
+        for index, metric in enumerate(metrics[:SHOWN_METRICS])
+    ]
+    more = len(metrics) - len(shown)
+    return ", ".join(shown) + (f" + {more} more..." if more else "")
+
+
+def processor_text(spec: Obj, status: Obj) -> str:
+    """The one metric of autoscaling/v1."""
+    current = status.get("currentCPUUtilizationPercentage")
+    seen = UNKNOWN if current is None else f"{current}%"
+    return f"cpu: {seen}/{spec['targetCPUUtilizationPercentage']}%"
+
+
+def metric_text(metric: Obj, status: Obj) -> str:
+    source, named = METRIC_FIELDS.get(metric.get("type", ""), ("", False))
+    if not source:
+        return "<unknown type>"
+    target, current = part(metric, source, "target"), part(status, source, "current")
+    text = resource_text(target, current) if named else value_text(source, target, current)
+    return f"{part(metric, source).get('name', '')}: {text}" if named else text
+
+
+def value_text(source: str, target: Obj, current: Obj) -> str:
+    averaged = target.get("averageValue") is not None or source == "pods"
+    field = "averageValue" if averaged else "value"
+    suffix = " (avg)" if averaged and source != "pods" else ""
+    return f"{current.get(field, UNKNOWN)}/{target.get(field, 0)}{suffix}"
+
+
+def resource_text(target: Obj, current: Obj) -> str:
+    if target.get("averageValue") is not None:
+        return f"{current.get('averageValue', UNKNOWN)}/{target['averageValue']}"
+    return f"{percent(current, UNKNOWN)}/{percent(target, '<auto>')}"
+
+
+def percent(value: Obj, absent: str) -> str:
+    utilization = value.get("averageUtilization")
+    return absent if utilization is None else f"{utilization}%"
+
+
+AUTOSCALERS: Final = printer(
+    "autoscaling.v2.HorizontalPodAutoscaler",
+    NAME,
+    field("Reference", "spec.scaleTargetRef", show=target_text),
+    described("Targets", "spec.metrics", metrics_text),
+    field("MinPods", "spec.minReplicas", None, lambda least: UNSET if least is None else str(least)),
+    field("MaxPods", "spec.maxReplicas", 0),
+    field("Replicas", "status.currentReplicas", 0),
+    AGE,
+)
+#: of the subresource `scale`
+SCALES: Final = printer(
+    "autoscaling.v1.Scale",
+    replace(NAME, format=""),
+    field("Desired", "spec.replicas", 0, type="integer"),
+    field("Available", "status.replicas", 0, type="integer"),
+    AGE,
+)
+
+
+# --- the versions ----------------------------------------------------------------------------------
+
+VERSIONS: Final = (
+    Group("autoscaling", "v2", "io.k8s.api.autoscaling.v2."),
+    Group("autoscaling", "v1", "io.k8s.api.autoscaling.v1."),
+)
+
+RESOURCES: Final = tuple(
+    version.stored(
+        "horizontalpodautoscalers",
+        "HorizontalPodAutoscaler",
+        printer=AUTOSCALERS,
+        short_names=("hpa",),
+        categories=("all",),
+        subresources=(status("HorizontalPodAutoscaler"),),
+        stored_as=("autoscaling", "v2"),
+    )
+    for version in VERSIONS
+)
+
 
 V1: Final = "autoscaling/v1"
 V2: Final = "autoscaling/v2"
@@ -296,3 +406,100 @@ AUTOSCALER_RULES: Final = Rules(
 )
 
 RULES: Final[Mapping[tuple[str, str], Rules]] = {("autoscaling", "HorizontalPodAutoscaler"): AUTOSCALER_RULES}
+
+
+API_VERSION: Final = "autoscaling/v1"
+KIND: Final = "Scale"
+SHARED_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+
+
+class Scaling(Protocol):
+    """Reads and writes the Scale of objects of a kind."""
+
+    replicas: Fields  #: where the wanted number is
+
+    def scale(self, obj: Obj) -> Obj:
+        """An object's Scale."""
+
+    def apply(self, obj: Obj, scale: Obj) -> None:
+        """Give an object the replicas of a Scale; its resourceVersion is for the caller to compare.
+        Raises a 422 for a number of replicas that cannot be."""
+
+
+class BuiltinScaling:
+    replicas = path("spec", "replicas")
+
+    def __init__(self, group: str, kind: str) -> None:
+        self._group = group
+        self._kind = kind
+
+    def scale(self, obj: Obj) -> Obj:
+        return scale_of(obj, self._group, self._kind)
+
+    def apply(self, obj: Obj, scale: Obj) -> None:
+        apply_scale(obj, scale)
+
+
+def scale_of(obj: Obj, group: str, kind: str) -> Obj:
+    """The Scale of a built-in object."""
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    replicas = spec.get("replicas", 1)
+    selector = spec.get("selector")
+    shown: Obj = {"replicas": status.get("replicas", 0)}
+    text = _labels(selector or {}) if (group, kind) == ("", "ReplicationController") else selector_text(selector)
+    if text:
+        shown["selector"] = text
+    return a_scale(obj, replicas, shown)
+
+
+def a_scale(obj: Obj, replicas: int, status: Obj) -> Obj:
+    metadata = obj.get("metadata") or {}
+    return {
+        "kind": KIND,
+        "apiVersion": API_VERSION,
+        "metadata": {member: metadata[member] for member in SHARED_METADATA if member in metadata},
+        "spec": {"replicas": replicas} if replicas else {},
+        "status": status,
+    }
+
+
+def check_scale(scale: Obj) -> Errors:
+    replicas = (scale.get("spec") or {}).get("replicas", 0)
+    return [invalid_value("spec.replicas", replicas, NOT_NEGATIVE)] if replicas < 0 else []
+
+
+def apply_scale(obj: Obj, scale: Obj) -> None:
+    """Give an object the replicas of a Scale; its resourceVersion is for the caller to compare.
+
+    Raises a 422 for a number of replicas that cannot be.
+    """
+    if errors := check_scale(scale):
+        raise invalid("autoscaling", KIND, (obj.get("metadata") or {}).get("name", ""), errors)
+    obj["spec"] = {**(obj.get("spec") or {}), "replicas": (scale.get("spec") or {}).get("replicas", 0)}
+
+
+def selector_text(selector: Obj | None) -> str:
+    """A label selector in the form of a query: `a=b,c in (d,e),!f`."""
+    if selector is None:
+        return "<none>"
+    parts = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
+    parts += [
+        (expression.get("key", ""), _expression(expression)) for expression in selector.get("matchExpressions") or ()
+    ]
+    return ",".join(text for _, text in sorted(parts, key=lambda part: part[0]))
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    return ",".join(f"{key}={labels[key]}" for key in sorted(labels))
+
+
+def _expression(expression: Obj) -> str:
+    key, values = expression.get("key", ""), ",".join(sorted(expression.get("values") or ()))
+    match expression.get("operator"):
+        case "In":
+            return f"{key} in ({values})"
+        case "NotIn":
+            return f"{key} notin ({values})"
+        case "Exists":
+            return str(key)
+    return f"!{key}"

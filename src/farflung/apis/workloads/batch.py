@@ -1,17 +1,37 @@
-"""Defaults and validation of Jobs and CronJobs.
+"""Jobs and CronJobs: resources, validation and printer columns.
 
 A schedule has five fields, or is a descriptor such as `@hourly` or `@every 5m`."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from farflung.apis.core.pods import check_template, default_template, pod_spec_warnings
+from farflung.apis.printers import (
+    AGE,
+    NAME,
+    NOTHING,
+    TEMPLATE_CONTAINERS,
+    PrinterRow,
+    boolean_text,
+    column,
+    condition_status,
+    containers,
+    deleting,
+    described,
+    field,
+    moment,
+    part,
+    printer,
+    selector_text,
+)
+from farflung.apis.resource import Group, count, status
 from farflung.apis.rows import (
     Always,
     ChangeCheck,
@@ -52,19 +72,99 @@ from farflung.apis.validation import (
     selects,
     spec_of,
 )
-from farflung.machinery import names
+from farflung.machinery import names, times
 from farflung.machinery.errors import Obj, go_quote, invalid_value, not_supported, required, too_many
+
+
+def job_status(job: Obj) -> str:
+    conditions = part(job, "status").get("conditions")
+    true = [word for word in ("Complete", "Failed", "Suspended", "FailureTarget") if holds(conditions, word)]
+    if deleting(job) and not {"Complete", "Failed"} & set(true):
+        return "Terminating"
+    return true[0] if true else "Running"
+
+
+def holds(conditions: list[Obj] | None, type: str) -> bool:
+    return condition_status(conditions, type) == "True"
+
+
+def completions_text(job: Obj) -> str:
+    spec, succeeded = part(job, "spec"), part(job, "status").get("succeeded", 0)
+    if spec.get("completions") is not None:
+        return f"{succeeded}/{spec['completions']}"
+    parallelism = spec.get("parallelism", 0)
+    return f"{succeeded}/1 of {parallelism}" if parallelism > 1 else f"{succeeded}/1"
+
+
+def duration_text(job: Obj, now: datetime) -> str:
+    status = part(job, "status")
+    started = moment(status.get("startTime"))
+    return "" if started is None else times.human((moment(status.get("completionTime")) or now) - started)
+
+
+def last_schedule(cron_job: Obj, now: datetime) -> str:
+    scheduled = part(cron_job, "status").get("lastScheduleTime")
+    return times.age(scheduled, now) if scheduled else NOTHING
+
+
+CRON_JOBS: Final = printer(
+    "batch.v1.CronJob",
+    NAME,
+    field("Schedule", "spec.schedule"),
+    field("Timezone", "spec.timeZone", NOTHING),
+    field("Suspend", "spec.suspend", None, boolean_text, type="boolean"),
+    field("Active", "status.active", None, lambda active: len(active or ()), type="integer"),
+    PrinterRow("Last Schedule", last_schedule, "status.lastScheduleTime"),
+    AGE,
+    *containers("spec.jobTemplate.spec.template.spec"),
+    field("Selector", "spec.jobTemplate.spec.selector", None, selector_text, priority=1),
+)
+JOBS: Final = printer(
+    "batch.v1.Job",
+    NAME,
+    column("Status", "Status of the job.", job_status),
+    described("Completions", "status.succeeded", completions_text),
+    PrinterRow("Duration", duration_text, description="Time required to complete the job."),
+    AGE,
+    *TEMPLATE_CONTAINERS,
+    field("Selector", "spec.selector", None, selector_text, priority=1),
+)
+
+
+# --- Jobs -----------------------------------------------------------------------------------------
+
+BATCH: Final = Group("batch", "v1", "io.k8s.api.batch.v1.")
+
+RESOURCES: Final = (
+    BATCH.stored(
+        "cronjobs",
+        "CronJob",
+        printer=CRON_JOBS,
+        short_names=("cj",),
+        categories=("all",),
+        subresources=(status("CronJob"),),
+    ),
+    BATCH.stored(
+        "jobs",
+        "Job",
+        printer=JOBS,
+        categories=("all",),
+        subresources=(status("Job"),),
+        selectable={"status.successful": count("status", "succeeded")},
+    ),
+)
+
 
 DESCRIPTORS: Final = frozenset({"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"})
 _DURATION: Final = re.compile(r"[+-]?(?:0|(?:(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:ns|us|µs|μs|ms|s|m|h))++)")
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class NumberRange:
     low: int
     high: int
-    names: dict[str, int] = field(default_factory=dict)
+    names: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
 MONTHS: Final = {
