@@ -9,8 +9,7 @@ from http_harness import Client, Harness, Toy, eventually, replies
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.http.bodies import BodyBudget
-from farflung.http.limits import Limits
+from farflung.http.limits import BodyBudget, Limits
 from farflung.http.messages import Request, Response
 
 LIMIT = 100_000

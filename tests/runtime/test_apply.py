@@ -11,8 +11,7 @@ from local_transport import LocalTransport
 from farflung.apis.names import Collection
 from farflung.client.errors import AlreadyExists, UpdateConflict
 from farflung.client.rest import Client
-from farflung.runtime.apply import apply
-from farflung.runtime.plan import Create, Delete, Update, UpdateStatus, Write
+from farflung.runtime.plan import Create, Delete, Update, UpdateStatus, Write, apply
 
 MAPS = Collection("", "v1", "configmaps", "ConfigMap")
 NAMESPACES = Collection("", "v1", "namespaces", "Namespace")

@@ -19,7 +19,7 @@ from farflung.inspect.hub import HubClient, hub_client
 from farflung.inspect.placing_rights import ReviewedRights
 from farflung.machinery.errors import Obj
 from farflung.placement.types import parse_placement, previous
-from farflung.runtime.apply import apply
+from farflung.runtime.plan import apply
 
 BINDINGS = Collection("apis.kcp.io", "v1alpha1", "apibindings", "APIBinding")
 ROLES = Collection("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole")

@@ -7,7 +7,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
-from farflung.store.amounts import StoredAmounts
 from farflung.store.base import (
     ABSENT,
     FIRST,
@@ -31,6 +30,7 @@ from farflung.store.base import (
 )
 from farflung.store.compaction import KEEP, Clock, Marks
 from farflung.store.fanout import Fanout
+from farflung.store.state import StoredAmounts
 
 
 class MemoryStore:

@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Generator, Iterable
 from math import inf
 from typing import Final, cast
 
-from farflung.http.bodies import BodyBudget
 from farflung.http.flow_control import WriteTurns
 from farflung.http.heads import (
     BLOCK,
@@ -28,7 +27,7 @@ from farflung.http.heads import (
     chunk,
     failure,
 )
-from farflung.http.limits import Limits
+from farflung.http.limits import BodyBudget, Limits
 from farflung.http.messages import (
     EXEMPT,
     Answer,

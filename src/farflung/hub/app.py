@@ -33,8 +33,7 @@ from farflung.hub.request.audit import Audit, Trail
 from farflung.hub.request.target import RequestRoute, Target
 from farflung.hub.request.turns import in_turns
 from farflung.hub.request.user import User
-from farflung.hub.routing.dispatcher import VERBS, Dispatcher, page_not_found
-from farflung.hub.routing.routes import OneCluster, Routes
+from farflung.hub.routing.dispatcher import VERBS, Dispatcher, OneCluster, Routes, page_not_found
 from farflung.lib.version import __version__
 from farflung.machinery.errors import ApiError, no_such_path, unauthorized
 from farflung.machinery.turns import ALLOWANCE, TurnAllowance, TurnOver

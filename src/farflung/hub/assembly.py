@@ -20,9 +20,9 @@ from farflung.apis.builtin.kinds import BUILTIN
 from farflung.apis.edge.names import STALE_AFTER
 from farflung.http.certificates import CertificateHolder
 from farflung.http.flow_control import FlowControl, FlowLimits
-from farflung.hub.admission.machine_admission import MachineAdmission
 from farflung.hub.admission.placement_specs import PlacementSpecs, SpecProblem
 from farflung.hub.admission.plugins import Plugins
+from farflung.hub.admission.pod_admission import MachineAdmission
 from farflung.hub.admission.policies.registry import Policies
 from farflung.hub.admission.quota_tracker import Quotas
 from farflung.hub.admission.service_pools import ClusterPools

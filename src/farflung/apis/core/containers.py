@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from farflung.apis.core.images import pull_policy
-from farflung.apis.core.pod_context import PodContext
-from farflung.apis.core.resources import check_requirements, round_amounts
+from farflung.apis.core.resources import PodContext, check_requirements, round_amounts
 from farflung.apis.core.security import CONTAINER_SECURITY
 from farflung.apis.core.volumes import (
     DEFAULT_REFERENCES,
     PULL_POLICIES,
     check_field_reference,
     check_resource_reference,
+    pull_policy,
 )
 from farflung.apis.rows import (
     ITSELF,

@@ -15,8 +15,13 @@ from farflung.apis.core.containers import (
     check_init_containers,
     default_container,
 )
-from farflung.apis.core.pod_context import PodContext
-from farflung.apis.core.resources import check_amounts, check_pod_requirements, default_requests, service_class
+from farflung.apis.core.resources import (
+    PodContext,
+    check_amounts,
+    check_pod_requirements,
+    default_requests,
+    service_class,
+)
 from farflung.apis.core.security import OPERATING_SYSTEM, POD_SECURITY, check_host_processes, containers_of
 from farflung.apis.core.volumes import check_volumes, default_volume
 from farflung.apis.names import NO_EXECUTE, NOT_READY_TAINT, POD_SCHEDULED, UNREACHABLE_TAINT

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from farflung.apis.core.pod_context import PodContext
 from farflung.apis.rows import InvalidIf
 from farflung.apis.validation import NOT_NEGATIVE, POSITIVE, Errors, check_name
 from farflung.machinery import names
@@ -19,6 +19,17 @@ from farflung.machinery.errors import (
     required,
 )
 from farflung.machinery.quantity import Quantity, parse
+
+
+@dataclass(frozen=True, slots=True)
+class PodContext:
+    volumes: Mapping[str, Obj]  #: name → volume, of those that are valid
+    claims: frozenset[str]  #: names of resource claims
+    grace: int | None  #: terminationGracePeriodSeconds
+    restart: str
+    host_users: bool
+    template: bool  #: it is not a pod, but the template of one
+
 
 Amounts = Mapping[str, str]  #: resource name → quantity
 

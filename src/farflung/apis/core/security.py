@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from farflung.apis.core.pod_context import PodContext
+from farflung.apis.core.resources import PodContext
 from farflung.apis.rows import (
     ITSELF,
     Check,

@@ -45,12 +45,11 @@ from farflung.placement.types import (
     previous,
 )
 from farflung.runtime import cache
-from farflung.runtime.apply import apply
 from farflung.runtime.cache import CacheChange
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer, SharedInformers
 from farflung.runtime.manager import Manager
-from farflung.runtime.plan import Create, Delete, Update, UpdateStatus, Write
+from farflung.runtime.plan import Create, Delete, Update, UpdateStatus, Write, apply
 from farflung.runtime.rebuilder import Rebuilder
 
 #: Seconds for each destination before slices are written again: many changes in a row become few writes.

@@ -27,7 +27,7 @@ from farflung.hub.registry.call import Call
 from farflung.hub.request.attributes import Attributes, Authorization
 from farflung.hub.request.target import RequestRoute, target_of
 from farflung.hub.request.user import User
-from farflung.hub.routing.routes import no_access
+from farflung.hub.routing.dispatcher import no_access
 from farflung.hub.tenancy import status as states
 from farflung.hub.tenancy.bound_definitions import view_subresources
 from farflung.hub.tenancy.export_views import READ_VERBS, ExportViews, Listener, Sees, Shows
