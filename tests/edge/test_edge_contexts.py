@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from farflung.cli.credentials import KubeconfigContext, whole_kubeconfig
 from farflung.edge import contexts
 from farflung.edge.contexts import ContextError
 
@@ -71,6 +72,16 @@ def test_a_context_of_the_same_name_is_replaced(path: Path) -> None:
     assert isinstance(clusters, list)
     assert [one["name"] for one in clusters] == ["theirs", "kind-florin"]
     assert clusters[1]["cluster"] == CLUSTER
+
+
+@pytest.mark.parametrize("current", ["root", "workspace.kcp.io/current", ""])
+def test_the_current_context_of_a_hub_stays_current(path: Path, current: str) -> None:
+    credentials = {"kcp-admin": "secret"}
+    contexts_of_hub = [KubeconfigContext(name, "root", "kcp-admin") for name in ("root", current) if name]
+    path.write_text(whole_kubeconfig({"root": CLUSTER}, credentials, contexts_of_hub, current))
+    contexts.add(path, "kind-florin", CLUSTER, USER)
+    assert contexts.current(path) == (current or "kind-florin")
+    assert [one["name"] for one in config(path)["contexts"]][-1] == "kind-florin"
 
 
 def test_another_current_context_stays_current(path: Path) -> None:

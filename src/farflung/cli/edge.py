@@ -111,7 +111,8 @@ class CreateOptions:
 def create(name: str, named: str, options: CreateOptions, seconds: float) -> None:
     """Create the edge NAME, and wait until it is ready.
 
-    The command writes the context kind-NAME to the kubeconfig and makes it the current one.
+    The command writes the context kind-NAME to the kubeconfig and makes it the current one, unless the kubeconfig is
+    a hub's.
     `farflung edge create cluster --name NAME` is the same.
     """
     from farflung.edge import contexts
@@ -154,8 +155,19 @@ def _edge_spec(options: CreateOptions) -> tuple[str, EdgeSpec]:
 
 def _hint(made: EmbeddedEdge, spec: EdgeSpec) -> str:
     if spec.context:
-        return f"Set kubectl context to {spec.context}; for a first look:\n  kubectl get nodes --context {spec.context}"
+        done = _context_written(Path(spec.kubeconfig), spec.context)
+        return f"{done}; for a first look:\n  kubectl get nodes --context {spec.context}"
     return f"For a first look:\n  farflung edge kubeconfig {made.name} > {made.name}.kubeconfig"
+
+
+def _context_written(kubeconfig: Path, context: str) -> str:
+    """Raises ContextError."""
+    from farflung.edge import contexts
+
+    current = contexts.current(kubeconfig)
+    if current == context:
+        return f"Set kubectl context to {context}"
+    return f"Added kubectl context {context}; {current} of the hub is still the current one"
 
 
 @edge.command(short_help="Start an edge again.")
@@ -227,7 +239,7 @@ def kubeconfig(name: str, merge: bool, context_name: str) -> None:
             return
         file = contexts.file_of(os.environ).absolute()
         cluster.move_context(found, file, context)
-        click.echo(f"Set kubectl context to {context} in {file}", err=True)
+        click.echo(f"{_context_written(file, context)} in {file}", err=True)
 
 
 @edge.command()

@@ -81,7 +81,7 @@ class EdgeManager:
         api = [(spec.api_address, spec.api_port)] if spec.api_port else []
         check_ports([*((mapping.address, mapping.port) for mapping in spec.ports), *api])
         if spec.context:
-            contexts.check(Path(spec.kubeconfig))
+            contexts.current(Path(spec.kubeconfig))
         edge = self.registry.create(name, spec)
         try:
             self.start(edge, seconds)

@@ -16,6 +16,7 @@ from farflung.machinery.codec import yaml as kubernetes_yaml
 from farflung.machinery.errors import Malformed
 
 SECTIONS: Final = (("clusters", "cluster"), ("contexts", "context"), ("users", "user"))
+OF_HUB: Final = "root"  #: a context of every hub's kubeconfig
 LOCK_TIMEOUT: Final = 10.0  #: seconds
 POLL_INTERVAL: Final = 0.05  #: seconds
 
@@ -36,23 +37,25 @@ def file_of(environment: Mapping[str, str], explicit: str = "") -> Path:
     return next((path for path in named if path.exists()), named[-1])
 
 
-def check(path: Path) -> None:
-    """Whether the file can be read.  Raises ContextError."""
+def current(path: Path) -> str:
+    """The name of the current context.  Raises ContextError."""
     try:
-        _read(path)
+        return str(_read(path).get("current-context") or "")
     except OSError as error:
         raise ContextError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
 
 
 def add(path: Path, name: str, cluster: Config, user: Config) -> None:
-    """Add or replace cluster, user and context of this name, and make it the current context.  Raises ContextError."""
+    """Add or replace cluster, user and context of this name, and make it the current context, unless the kubeconfig is
+    a hub's.  Raises ContextError."""
     values = {"clusters": cluster, "contexts": {"cluster": name, "user": name}, "users": user}
 
     def change(config: Config) -> None:
         for section, inner in SECTIONS:
             entries = [one for one in config.get(section) or [] if one.get("name") != name]
             config[section] = [*entries, {"name": name, inner: values[section]}]
-        config["current-context"] = name
+        if not (config.get("current-context") and any(one.get("name") == OF_HUB for one in config["contexts"])):
+            config["current-context"] = name
 
     _change(path, change)
 
