@@ -327,6 +327,19 @@ def test_a_server_that_is_away_is_told_with_its_url(ws: Plugin, kubeconfig: Path
     )
 
 
+def test_a_server_that_is_away_leaves_the_user_in_the_former_workspace(ws: Plugin, kubeconfig: Path) -> None:
+    ws("root")
+    document = yaml.safe_load(kubeconfig.read_text())
+    for item in document["clusters"]:
+        item["cluster"]["server"] = "https://127.0.0.1:1/clusters/root:former"
+    kubeconfig.write_text(yaml.safe_dump(document))
+    before = kubeconfig.read_text()
+    path = "/apis/apis.kcp.io/v1alpha1/apibindings"
+    for where, target in (("root", "root"), ("..", "root"), ("system:admin", "system:admin"), ("-", "root:former")):
+        assert ws(where) == refused(f'Get "https://127.0.0.1:1/clusters/{target}{path}": connection refused')
+    assert kubeconfig.read_text() == before
+
+
 def test_the_program_imports_nothing_that_takes_long(kubeconfig: Path) -> None:
     script = (
         "import sys; sys.argv[1:] = ['root']\n"

@@ -21,7 +21,7 @@ from farflung.cli.plugins.commands import (
     Flag,
     PluginCommand,
 )
-from farflung.cli.plugins.kubeconfig import CONTEXTS, Kubeconfig, change_files, context_name, resolve
+from farflung.cli.plugins.kubeconfig import CONTEXTS, Kubeconfig, change_files, context_name, load, resolve
 from farflung.cli.plugins.session import (
     BINDINGS,
     ROOT,
@@ -97,8 +97,9 @@ def go(session: PluginSession, where: str, short: bool) -> None:
     else:
         target, kind = _child(session, where)
     context = context_name(session.kubeconfig, session.overrides)
+    warnings = _claim_warnings(session.connection, target)
     change_files(session.paths, lambda kubeconfig: contexts.enter(kubeconfig, target.server, context))
-    _warn_of_claims(session.connection, target)
+    print(warnings, end="")
     report(target.server, short, kind)
 
 
@@ -114,12 +115,16 @@ def report(server: str, short: bool, kind: str = "") -> None:
 
 
 def _go_back(session: PluginSession, short: bool) -> None:
-    kubeconfig = change_files(session.paths, contexts.go_back)
+    kubeconfig = load(session.paths)
+    contexts.go_back(kubeconfig)
     server = contexts.server_of(kubeconfig, contexts.CURRENT)
     location = parse_server(server)
+    warnings = ""
     if location:
         with closing(_connection_to(kubeconfig, session)) as connection:
-            _warn_of_claims(connection, location)
+            warnings = _claim_warnings(connection, location)
+    change_files(session.paths, contexts.go_back)
+    print(warnings, end="")
     report(server, short)
 
 
@@ -180,19 +185,16 @@ def type_of(workspace: dict[str, Any]) -> str:
     return ":".join(part for part in (kind.get("path", ""), kind.get("name", "")) if part)
 
 
-def _warn_of_claims(connection: PluginConnection, location: WorkspaceLocation) -> None:
+def _claim_warnings(connection: PluginConnection, location: WorkspaceLocation) -> str:
+    """Lines about permission claims that are neither accepted nor rejected.  Raises CommandError if the server cannot
+    be reached."""
     try:
         bindings = connection.get(request_path(location.base, location.path, BINDINGS)).get("items") or []
     except ApiFailure as failure:
         if failure.code not in (403, 404):
             warn(f"error checking APIBindings: {failure}")
-        return
-    except CommandError as error:
-        warn(f"error checking APIBindings: {error}")
-        return
-    for binding in bindings:
-        for line in claim_warnings(binding):
-            print(line)
+        return ""
+    return "".join(f"{line}\n" for binding in bindings for line in claim_warnings(binding))
 
 
 READY_TIMEOUT = 60.0
