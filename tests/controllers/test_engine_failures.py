@@ -33,7 +33,7 @@ from farflung.machinery.errors import Obj
 from farflung.placement.feeds import FeedViews, PlacementFeed
 from farflung.placement.guard import WithdrawalLimits, Withdrawals
 from farflung.placement.index import CopyIndex, CopyKey, ObjectIndex, PlacementIndex, ServedKinds
-from farflung.placement.keepers import Keepers
+from farflung.placement.name_owners import NameOwners
 from farflung.placement.names import (
     BINDINGS,
     DEFINITIONS,
@@ -231,7 +231,7 @@ async def run_mailbox(fail_at: int, *, late: bool = False) -> Outcome:
     return calls[0], made.rebuilder.tally.successes, state
 
 
-ENGINE = (PlacementState, PlacementIndex, ObjectIndex, CopyIndex, Keepers, ServedKinds, Withdrawals, Dependencies)
+ENGINE = (PlacementState, PlacementIndex, ObjectIndex, CopyIndex, NameOwners, ServedKinds, Withdrawals, Dependencies)
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 
@@ -302,12 +302,12 @@ def feed_state(feed: PlacementFeed, translator: PlacementTranslator, summarizer:
     subjects = {
         key: {ref: summaries.summary(SummarySubject(key, ref)) for ref in refs} for key, refs in summaries._of.items()
     }
-    keepers = known.keepers._family, known.keepers._observed, known.keepers._marks
+    name_owners = known.name_owners._tenant, known.name_owners._observed, known.name_owners._copy_tenants
     return (
         wanted,
         made,
         index,
-        keepers,
+        name_owners,
         known._customized,
         feed._listened,
         subjects,

@@ -94,7 +94,7 @@ class World:
         self.summarizes = summarizes
         self.inventory = inventory
         self.workloads = workloads
-        self.families: dict[str, str] = {}  #: the logical cluster of the parent of each workspace with workload
+        self.tenants: dict[str, str] = {}  #: the logical cluster of the parent of each workspace with workload
         self.boxes: dict[str, str] = {}
         self.names: dict[str, str] = {}  #: of the mailboxes, by SyncTarget
 
@@ -215,7 +215,7 @@ async def world(
         for cluster in clusters[1:]:
             itself = await found.get(cluster, "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster")
             assert itself is not None
-            found.families[cluster] = itself["spec"]["owner"]["cluster"]
+            found.tenants[cluster] = itself["spec"]["owner"]["cluster"]
         await found.must_put(clusters[1], f"{APIS}/apibindings", binding("kube"))
         for target in targets:
             await one.target(found.inventory, target, {"id": target})

@@ -27,7 +27,7 @@ from farflung.machines.statuses import PLACED
 from farflung.machines.subjects import POD
 from farflung.placement import names
 from farflung.placement.index import CopyKey
-from farflung.placement.keepers import unit_of
+from farflung.placement.name_owners import owned_scope
 from farflung.placement.names import DEFINITIONS, NAMESPACES, Category, GroupResource, ObjectRef, PlacementKey, category
 from farflung.placement.select import WorkloadSelector, parse_workload_selector
 from farflung.placement.types import destinations_of, owners
@@ -253,7 +253,7 @@ class TraceSources:
 
     def _complaints(self, copy: CopyKey, cluster: str) -> tuple[str, ...]:
         """Problems of this copy in conditions of placements."""
-        heads = tuple(f"{ref} in {copy.mailbox}: " for ref in (copy.ref, unit_of(copy.ref)))
+        heads = tuple(f"{ref} in {copy.mailbox}: " for ref in (copy.ref, owned_scope(copy.ref)))
         return tuple(
             dict.fromkeys(
                 message.removeprefix(heads[0])

@@ -30,7 +30,7 @@ from farflung.machines.decide import discard_from
 from farflung.machines.engine.values import SiteKey
 from farflung.machines.rights import SiteRights
 from farflung.machines.subjects import COPY, POD, ObservedSubject, SchedulingSubject
-from farflung.placement.keepers import unit_of
+from farflung.placement.name_owners import owned_scope
 from farflung.placement.names import PLACING_NOT_ALLOWED, PODS, SEPARATOR, ObjectRef, located
 from farflung.placement.types import ApiBinding, Workspace
 from farflung.runtime.cache import CacheChange, Key
@@ -181,7 +181,7 @@ class DeliveryController:
         if found is None or found.problem is None:
             return None
         ref, mailbox = ObjectRef(PODS, machine.namespace, machine.name), self._clusters.mailbox_name(site)
-        beginnings = located(ref, mailbox), located(unit_of(ref), mailbox)
+        beginnings = located(ref, mailbox), located(owned_scope(ref), mailbox)
         messages = found.problem.message.split(SEPARATOR)
         about = next((one for one in messages if one.startswith(beginnings)), "")
         return found.problem._replace(message=about) if about else None

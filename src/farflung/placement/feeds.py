@@ -22,7 +22,7 @@ from farflung.machinery.errors import Obj
 from farflung.placement import guard
 from farflung.placement.customize import parse_customizer
 from farflung.placement.index import CopyKey, kinds_from
-from farflung.placement.keepers import parse_parent
+from farflung.placement.name_owners import parse_parent
 from farflung.placement.names import (
     BINDINGS,
     DEFINITIONS,

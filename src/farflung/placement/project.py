@@ -307,9 +307,9 @@ def _travels(key: str) -> bool:
 
 
 def projected(
-    obj: Mapping[str, Any], *, create_only: bool = False, placements: Iterable[str] = (), families: Iterable[str] = ()
+    obj: Mapping[str, Any], *, create_only: bool = False, placements: Iterable[str] = (), tenants: Iterable[str] = ()
 ) -> Obj:
-    """The copy of a stripped, merged and customized object.  `placements`: as `cluster|name`; `families`:
+    """The copy of a stripped, merged and customized object.  `placements`: as `cluster|name`; `tenants`:
     of their workspaces.
 
     `create_only`: never update it.  An annotation of the source can request the same.
@@ -319,7 +319,7 @@ def projected(
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     projection = Projection(
         annotations=tuple(sorted(annotations)),
-        families=tuple(sorted(families)),
+        tenants=tuple(sorted(tenants)),
         hash="" if _is_literal(obj) else _hash(content),
         labels=tuple(sorted(labels)),
         placements=tuple(sorted(placements)),
@@ -377,7 +377,7 @@ def updated(observed: Mapping[str, Any], wanted: Mapping[str, Any]) -> Obj | Non
     annotations: Obj = wanted["metadata"]["annotations"]
     if annotations.get(DOWNSYNC_OVERWRITE) == NEVER:
         return _left_alone(observed)
-    known = _with_families(annotations, observed)
+    known = _with_tenants(annotations, observed)
     if known is not annotations:
         annotations, wanted = known, {**wanted, "metadata": {**wanted["metadata"], "annotations": known}}
     aim = with_assigned(wanted, observed)
@@ -395,16 +395,16 @@ def updated(observed: Mapping[str, Any], wanted: Mapping[str, Any]) -> Obj | Non
     return result
 
 
-def _with_families(wanted: Obj, observed: Mapping[str, Any]) -> Obj:
-    """The annotations, with the families of the copy if the families of its sources are not known."""
+def _with_tenants(wanted: Obj, observed: Mapping[str, Any]) -> Obj:
+    """The annotations, with the tenants of the copy if the tenants of its sources are not known."""
     there = (observed["metadata"].get("annotations") or {}).get(PROJECTION)
     if there is None or there == wanted[PROJECTION]:
         return wanted
     projection = projection_of({"metadata": {"annotations": wanted}})
-    if projection.families:
+    if projection.tenants:
         return wanted
-    families = projection_of(observed).families
-    return {**wanted, PROJECTION: _encode(msgspec.structs.replace(projection, families=families)).decode()}
+    tenants = projection_of(observed).tenants
+    return {**wanted, PROJECTION: _encode(msgspec.structs.replace(projection, tenants=tenants)).decode()}
 
 
 def _left_alone(observed: Mapping[str, Any]) -> Obj | None:
@@ -709,16 +709,16 @@ def desired(
     customizer_of: Callable[[str], CustomizerOf],
     locations: Callable[[CopyDestination], Location | None],
     kept: Iterable[PlacementKey] = (),
-    families: Iterable[str] = (),
+    tenants: Iterable[str] = (),
 ) -> Desired:
     """`sources`: stripped objects of the contributing clusters; `customizer_of`: the Customizers of a cluster; `kept`:
-    undecided placements of the existing copy; `families`: of all these placements."""
+    undecided placements of the existing copy; `tenants`: of all these placements."""
     if not wanted:
         return NOTHING
     marks = sorted({str(one.placement) for one in wanted} | {str(key) for key in kept})
     chosen = [one for one in wanted if one.selected is not None]
     if ref.resource == NAMESPACES and not chosen:
-        return Desired(projected(bare_namespace(ref.name), placements=marks, families=families))
+        return Desired(projected(bare_namespace(ref.name), placements=marks, tenants=tenants))
     result = merged(sources)
     if result.obj is None:
         return NOTHING
@@ -735,7 +735,7 @@ def desired(
         return Desired(None, after.problem, result.conflicts, ambiguity=ambiguity)
     remarks = tuple(f"the parameter %({name}) is unknown" for name in after.unknown)
     remarks += tuple(f"the path {path} does not exist" for path in after.unused)
-    marked = projected(after.obj, create_only=create_only, placements=marks, families=families)
+    marked = projected(after.obj, create_only=create_only, placements=marks, tenants=tenants)
     return Desired(marked, "", result.conflicts, remarks, ambiguity)
 
 
@@ -787,7 +787,7 @@ class CopyState(NamedTuple):
     placements: frozenset[PlacementKey]  #: that select or need it
     kept: list[PlacementKey]  #: undecided placements of the existing copy
     sources: list[tuple[str, ObservedObject]]  #: the objects to merge, with their workspaces
-    families: tuple[str, ...] = ()  #: of the placements
+    tenants: tuple[str, ...] = ()  #: of the placements
     refused: tuple[tuple[PlacementKey, str], ...] = ()  #: other placements that select it, with reasons
 
     @property
@@ -841,7 +841,7 @@ class Projector:
             [(one.placement, one.selected) for one in copy.reasons],
             [(one.cluster, one.version, one.obj["apiVersion"]) for one in sources],
             copy.kept,
-            copy.families,
+            copy.tenants,
         )
         remembered = self._common.get(copy.ref)
         if remembered is not None and remembered[0] == why:
@@ -859,4 +859,4 @@ class Projector:
         def location(destination: CopyDestination) -> Location | None:
             return self._locations.get((destination.cluster, destination.location))
 
-        return desired(copy.ref, copy.reasons, sources, customizer_of, location, copy.kept, copy.families)
+        return desired(copy.ref, copy.reasons, sources, customizer_of, location, copy.kept, copy.tenants)

@@ -24,7 +24,7 @@ from farflung.placement.index import (
     by_mailbox,
     pending_since,
 )
-from farflung.placement.keepers import SHARED_KINDS, Keepers, permissions_of, unit_of
+from farflung.placement.name_owners import SHARED_KINDS, NameOwners, owned_scope, permissions_of
 from farflung.placement.names import (
     BINDINGS,
     DEFINITIONS,
@@ -121,14 +121,16 @@ class PlacementState:
         """`is_listed`: whether the informer of a collection has a list."""
         self.objects = ObjectIndex()
         self.served_kinds = ServedKinds(builtin)
-        self.selections = PlacementIndex(self.objects, self.served_kinds, lambda *asked: self.keepers.permits(*asked))
+        self.selections = PlacementIndex(
+            self.objects, self.served_kinds, lambda *asked: self.name_owners.permits(*asked)
+        )
         self.dependencies = Dependencies(self.objects, self.selections, self.served_kinds)
         self.copies = CopyIndex()
         self.mailboxes: dict[str, str] = {}  #: logical cluster of each ready mailbox
         self.customizers: dict[tuple[str, str], Customizer] = {}  #: by cluster and `namespace/name`
         self.locations: dict[tuple[str, str], Location] = {}
         self.placements: dict[PlacementKey, Placement] = {}
-        self.keepers = Keepers(
+        self.name_owners = NameOwners(
             self.objects, self.selections, self.served_kinds, self.placements, self.locations, self.mailboxes
         )
         self.collections: Counter[WatchedCollection] = Counter()  #: how many workspaces need each, except builtin ones
@@ -174,9 +176,9 @@ class PlacementState:
         were, are = _made_for(before), _made_for(after)
         self.copies.put(mailbox, ref, were, are)
         affected: set[WorkKey] = {CopyKey(mailbox, ref)}
-        was_contested = self.keepers.is_contested(mailbox)
-        if self.keepers.on_copy(mailbox, ref, after) and (was_contested or self.keepers.is_contested(mailbox)):
-            affected |= self.keeper_changed(mailbox, unit_of(ref))
+        was_contested = self.name_owners.is_contested(mailbox)
+        if self.name_owners.on_copy(mailbox, ref, after) and (was_contested or self.name_owners.is_contested(mailbox)):
+            affected |= self.owner_changed(mailbox, owned_scope(ref))
         cluster = self.mailboxes[mailbox]
         if not _is_alive(after):
             affected |= {CopyKey(mailbox, one) for one in self.dependencies.of(cluster, ref)}
@@ -184,19 +186,19 @@ class PlacementState:
             affected |= {CopyKey(mailbox, one) for one in self.dependencies.waiting(mailbox, cluster, ref)}
         return affected | self._recheck(mailbox, ref) | self._review(were - are)
 
-    def keeper_changed(self, mailbox: str, unit: ObjectRef) -> set[WorkKey]:
-        """Another family may have a unit now, or none."""
+    def owner_changed(self, mailbox: str, scope: ObjectRef) -> set[WorkKey]:
+        """Another tenant may have a scope now, or none."""
         affected: set[WorkKey] = {ConfigKey(mailbox)}
         cluster = self.mailboxes.get(mailbox, "")
-        refs = {unit, *(self.objects.inside(cluster, unit.name) if unit.resource == NAMESPACES else ())}
-        for key in [key for key in self.selections.holders(unit) if mailbox in self.selections.destinations(key)]:
-            refs.update(self.objects.inside(key.cluster, unit.name) if unit.resource == NAMESPACES else ())
+        refs = {scope, *(self.objects.inside(cluster, scope.name) if scope.resource == NAMESPACES else ())}
+        for key in [key for key in self.selections.holders(scope) if mailbox in self.selections.destinations(key)]:
+            refs.update(self.objects.inside(key.cluster, scope.name) if scope.resource == NAMESPACES else ())
         for ref in refs:
             affected |= {CopyKey(mailbox, ref)} | self._recheck(mailbox, ref)
         return affected
 
-    def _keepers_changed(self, mailbox: str) -> set[WorkKey]:
-        """The families in a mailbox changed, or whether they may share names."""
+    def _owners_changed(self, mailbox: str) -> set[WorkKey]:
+        """The tenants in a mailbox changed, or whether they may share names."""
         refs = self.selections.refs_at(mailbox)
         refs |= {ref for ref, seen in self.objects.refs(self.mailboxes.get(mailbox, "")).items() if seen.ours}
         affected: set[WorkKey] = {ConfigKey(mailbox)}
@@ -207,10 +209,10 @@ class PlacementState:
     def on_logical_cluster(self, cluster: str, parent: str | None) -> set[WorkKey]:
         """`parent`: by `parse_parent`; None: the workspace was deleted."""
         affected: set[WorkKey] = set()
-        if self.keepers.set_parent(cluster, parent):
+        if self.name_owners.set_parent(cluster, parent):
             for key in [key for key in self.placements if key.cluster == cluster]:
                 for mailbox in self.selections.destinations(key):
-                    affected |= self._keepers_changed(mailbox)
+                    affected |= self._owners_changed(mailbox)
         return affected
 
     def _on_serving_object(self, cluster: str, ref: ObjectRef, after: ObservedObject | None) -> set[WorkKey]:
@@ -224,7 +226,7 @@ class PlacementState:
         affected: set[WorkKey] = {DiscoveryKey(cluster)} if cluster in self.selections.source_workspaces() else set()
         affected |= self._with_withdrawals(self.selections.served_kinds_changed(cluster))
         name = self._names.get(cluster)
-        return affected if name is None else affected | self._keepers_changed(name)
+        return affected if name is None else affected | self._owners_changed(name)
 
     def _track_customized(self, cluster: str, ref: ObjectRef, seen: ObservedObject | None) -> None:
         if seen is not None and (seen.customizer or seen.expands):
@@ -280,7 +282,7 @@ class PlacementState:
         destinations = by_mailbox(pair for one in own for pair in one.destinations)
         before = self.selections.destinations(key)
         moved = {mailbox for mailbox in {*before, *destinations} if before.get(mailbox) != destinations.get(mailbox)}
-        contested = {mailbox for mailbox in moved if self.keepers.is_contested(mailbox)}
+        contested = {mailbox for mailbox in moved if self.name_owners.is_contested(mailbox)}
         for location, pair in _by_location(key, before):
             self._placements_through[location].discard(pair)
             if not self._placements_through[location]:
@@ -289,11 +291,11 @@ class PlacementState:
             self._placements_through.setdefault(location, set()).add(pair)
         changed = self.selections.put_destinations(key, destinations)
         for mailbox in moved:
-            self.keepers.destinations_changed(mailbox)
+            self.name_owners.destinations_changed(mailbox)
         affected = self._with_withdrawals(changed)
         for mailbox in moved:
-            if mailbox in contested or self.keepers.is_contested(mailbox):
-                affected |= self._keepers_changed(mailbox)
+            if mailbox in contested or self.name_owners.is_contested(mailbox):
+                affected |= self._owners_changed(mailbox)
         return affected
 
     def is_undecided(self, key: PlacementKey) -> bool:
@@ -302,7 +304,7 @@ class PlacementState:
             return False
         if self.selections.workload(key) is None or not (self.selections.destinations(key) or self._own_slices(key)):
             return True
-        return self.keepers.family(key.cluster) is None or not self._lists_all(key.cluster)
+        return self.name_owners.tenant(key.cluster) is None or not self._lists_all(key.cluster)
 
     def _lists_all(self, cluster: str) -> bool:
         """Whether the informers of all kinds that a workspace serves have a list."""
@@ -326,7 +328,7 @@ class PlacementState:
             return set()
         affected: set[WorkKey] = set()
         if before:
-            self.keepers.forget_mailbox(name, before)
+            self.name_owners.forget_mailbox(name, before)
             del self.mailboxes[name], self._names[before]
             self._track_collections(before)
             affected |= self._review(self.copies.forget_mailbox(name))
@@ -356,7 +358,7 @@ class PlacementState:
         }
         if permissions_of(before) != permissions_of(seen):
             for mailbox in {mailbox for _, mailbox in self.placements_through(cluster, name)}:
-                affected |= self._keepers_changed(mailbox)
+                affected |= self._owners_changed(mailbox)
         return affected
 
     def placements_through(self, cluster: str, location: str) -> Iterable[PlacementMailbox]:
@@ -391,7 +393,7 @@ class PlacementState:
             return None
         ref = copy.ref
         requests, observed = self.selections.requests(*copy), self.objects.get(cluster, ref)
-        reasons = [one for one in requests if self.keepers.permits(copy.mailbox, ref, one.placement)]
+        reasons = [one for one in requests if self.name_owners.permits(copy.mailbox, ref, one.placement)]
         served, placements = (
             self.served_kinds.collection(cluster, ref.resource),
             frozenset(one.placement for one in reasons),
@@ -400,13 +402,13 @@ class PlacementState:
         kept = sorted(key for key in others if self.is_undecided(key))
         found = [(one, self.objects.get(one, ref)) for one in contributing_clusters(ref, reasons, kept)]
         sources = [(one, seen) for one, seen in found if seen and seen.alive and not seen.ours and not seen.system]
-        if ref.resource in SHARED_KINDS and self.keepers.is_contested(copy.mailbox):
-            keeper = self.keepers.keeper(copy.mailbox, ref)  # the others have the same content, or had
-            sources = [one for one in sources if self.keepers.family(one[0]) == keeper] or sources
-        families = self.keepers.families([*placements, *kept])
-        asked = [(one.placement, self.keepers.refusal(copy.mailbox, ref, one.placement)) for one in requests]
+        if ref.resource in SHARED_KINDS and self.name_owners.is_contested(copy.mailbox):
+            owner = self.name_owners.owner(copy.mailbox, ref)  # the others have the same content, or had
+            sources = [one for one in sources if self.name_owners.tenant(one[0]) == owner] or sources
+        tenants = self.name_owners.tenants([*placements, *kept])
+        asked = [(one.placement, self.name_owners.refusal(copy.mailbox, ref, one.placement)) for one in requests]
         refused = tuple((key, reason) for key, reason in asked if reason)
-        return CopyState(ref, cluster, reasons, served, observed, placements, kept, sources, families, refused)
+        return CopyState(ref, cluster, reasons, served, observed, placements, kept, sources, tenants, refused)
 
     def is_occupied(self, copy: CopyKey, cluster: str) -> bool:
         """Whether the deletion of a namespace, definition or binding would delete other objects."""
@@ -446,8 +448,8 @@ class PlacementState:
         for one in changed if self._complete else ():
             if isinstance(one, CopyKey):
                 affected |= self._recheck(*one)
-                if one.ref == unit_of(one.ref) and self.keepers.is_contested(one.mailbox):
-                    affected |= self.keeper_changed(*one)
+                if one.ref == owned_scope(one.ref) and self.name_owners.is_contested(one.mailbox):
+                    affected |= self.owner_changed(*one)
         return affected
 
     def _recheck(self, mailbox: str, ref: ObjectRef) -> set[WorkKey]:

@@ -19,7 +19,7 @@ from farflung.placement.types import StatusCondition
 
 if TYPE_CHECKING:  # a syncer needs no placement engine
     from farflung.placement.index import ObjectIndex, PlacementIndex
-    from farflung.placement.keepers import Keepers
+    from farflung.placement.name_owners import NameOwners
     from farflung.placement.state import PlacementState
 
 
@@ -170,7 +170,7 @@ def combine_specs(
     names: MailboxNames | None = None,
 ) -> SyncerSpec:
     """The spec for valid placements.  `namespaced`: the namespaced kinds of a workspace, with versions; `names`: of the
-    mailbox, if several families have placements there.  Versions of kinds outside of whole namespaces are added from
+    mailbox, if several tenants have placements there.  Versions of kinds outside of whole namespaces are added from
     the mailbox."""
     namespaces: set[str] = set()
     refs: set[ObjectRef] = set()
@@ -196,22 +196,22 @@ def combine_specs(
 
 
 class MailboxNames:
-    """The names that each placement may use in a mailbox of several families."""
+    """The names that each placement may use in a mailbox of several tenants."""
 
-    def __init__(self, keepers: Keepers, mailbox: str) -> None:
-        self._keepers = keepers
+    def __init__(self, name_owners: NameOwners, mailbox: str) -> None:
+        self._name_owners = name_owners
         self._mailbox = mailbox
 
     def permits(self, ref: ObjectRef, key: PlacementKey) -> bool:
-        return self._keepers.permits(self._mailbox, ref, key)
+        return self._name_owners.permits(self._mailbox, ref, key)
 
     def permitted_upsync(self, wanted: UpsyncSet, key: PlacementKey) -> UpsyncSet | None:
-        """With the namespaces that the family keeps there instead of all, and without those of others; None if none is
+        """With the namespaces that the tenant owns there instead of all, and without those of others; None if none is
         left."""
         named = set(wanted.namespaces) - {ANY}
         permitted = {name for name in named if self.permits(ObjectRef(NAMESPACES, "", name), key)}
         if ANY in wanted.namespaces:
-            permitted |= self._keepers.kept_namespaces(self._mailbox, key)
+            permitted |= self._name_owners.owned_namespaces(self._mailbox, key)
         elif permitted == named:
             return wanted
         return wanted._replace(namespaces=tuple(sorted(permitted))) if permitted else None
@@ -248,8 +248,8 @@ class SyncerSpecs:
         kinds_of = {key.cluster: self._namespaced(key.cluster) for key in placements}
         if None in kinds_of.values():
             return None
-        keepers = self._known.keepers
-        tenancy = MailboxNames(keepers, mailbox) if keepers.is_contested(mailbox) else None
+        name_owners = self._known.name_owners
+        tenancy = MailboxNames(name_owners, mailbox) if name_owners.is_contested(mailbox) else None
         sharing: tuple[object, ...] = placements if tenancy is None else (mailbox,)
         if sharing not in self._combined:
             kinds_in = {cluster: resources or {} for cluster, resources in kinds_of.items()}

@@ -357,7 +357,7 @@ class ObservedObject(msgspec.Struct, frozen=True):
     system: bool = False  #: every cluster creates its own; never copied
     ours: bool = False  #: it is a copy
     placements: frozenset[PlacementKey] = NO_PLACEMENTS  #: of a copy
-    families: tuple[str, ...] = ()  #: of a copy: see `Projection`
+    tenants: tuple[str, ...] = ()  #: of a copy: see `Projection`
     created: str = ""  #: of a copy
     customizer: str = ""  #: its Customizer, as `namespace/name`
     expands: bool = False  #: its parameters are replaced
@@ -394,7 +394,7 @@ class Projection(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the translator wrote into a copy."""
 
     annotations: tuple[str, ...] = ()  #: their keys, sorted
-    families: tuple[str, ...] = ()  #: of its sources, sorted; they keep its name at the edge until it is deleted
+    tenants: tuple[str, ...] = msgspec.field(default=(), name="families")  #: of its sources, sorted
     hash: str = ""  #: of the content; empty if the content itself is compared
     labels: tuple[str, ...] = ()  #: their keys, sorted
     placements: tuple[str, ...] = msgspec.field(default=(), name="sources")  #: as `cluster|name`, sorted
@@ -458,7 +458,7 @@ def parse_object(resource: GroupResource, api_version: str, document: bytes) -> 
         system=not ours and may_be_system(resource) and is_system(resource, orjson.loads(document)),
         ours=ours,
         placements=_made_for(projection.placements) if ours else NO_PLACEMENTS,
-        families=projection.families,
+        tenants=projection.tenants,
         created=(metadata.creation_timestamp or "") if ours else "",
         customizer=customizer,
         expands=expands,

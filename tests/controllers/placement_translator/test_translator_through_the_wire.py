@@ -205,18 +205,18 @@ class Model:
         spaces = {ref.name: obj for ref, obj in self.objects[cluster].items() if ref.resource == SPACE}
         return {name for name, obj in spaces.items() if not is_going(obj) and what.whole(obj)}
 
-    def keeper(self, box: str, ref: ObjectRef) -> str:
+    def owner(self, box: str, ref: ObjectRef) -> str:
         """The parent that keeps a name in a mailbox: the one with copies there.  Empty: none yet."""
-        kept = unit_of(ref)
+        kept = owned_scope(ref)
         there = self.objects[self.world.boxes[box]].items()
-        marks = {mark for other, obj in there if unit_of(other) == kept for mark in marks_of(obj)}
+        marks = {mark for other, obj in there if owned_scope(other) == kept for mark in marks_of(obj)}
         assert len(marks) <= 1, (box, ref, marks)
         return marks.pop() if marks else ""
 
     def permits(self, box: str, ref: ObjectRef, cluster: str) -> bool:
         if ref.resource in (DEFINITION, BINDING):
             return True  # all have the same content
-        return self.keeper(box, ref) in ("", self.world.families[cluster])
+        return self.owner(box, ref) in ("", self.world.tenants[cluster])
 
     def wanted(self, box: str) -> dict[ObjectRef, dict[str, How | None]]:
         """Why each part should be in a mailbox: the clusters of placements, and how it is selected there."""
@@ -330,15 +330,15 @@ class Model:
 MISSING: Obj = {"missing": True}
 
 
-def unit_of(ref: ObjectRef) -> ObjectRef:
+def owned_scope(ref: ObjectRef) -> ObjectRef:
     return ObjectRef(SPACE, "", ref.namespace) if ref.namespace else ref
 
 
 def marks_of(obj: Obj) -> list[str]:
-    """The families in the mark of a copy."""
+    """The tenants in the mark of a copy."""
     annotations = obj["metadata"].get("annotations") or {}
-    families: list[str] = json.loads(annotations.get(PROJECTION, "{}")).get("families", [])
-    return families if PROJECTED in labels_of(obj) else []
+    tenants: list[str] = json.loads(annotations.get(PROJECTION, "{}")).get("families", [])
+    return tenants if PROJECTED in labels_of(obj) else []
 
 
 class Separation:
@@ -346,14 +346,14 @@ class Separation:
 
     def __init__(self, world: World) -> None:
         self._boxes = {cluster: box for box, cluster in world.boxes.items()}
-        self._marks: dict[str, tuple[tuple[str, str], list[str]]] = {}  #: by key in the store
+        self._copy_tenants: dict[str, tuple[tuple[str, str], list[str]]] = {}  #: by key in the store
         self.broken: list[str] = []
         for resource in (SPACE, MAPS, SECRETS, ROLES):
             world.fleet.hub.store.subscribe(f"/{resource.group or 'core'}/{resource.resource}/", self._on_changes)
 
     def _on_changes(self, changes: Sequence[Change]) -> None:
         for change in changes:
-            self._marks.pop(change.key, None)
+            self._copy_tenants.pop(change.key, None)
             if change.entry is not None and PROJECTION.encode() in change.entry.value:
                 self._add(change.key, json.loads(change.entry.value))
 
@@ -364,8 +364,8 @@ class Separation:
         if cluster not in self._boxes or not marks:
             return
         space = metadata["name"] if "/namespaces/" in key else metadata.get("namespace") or key
-        self._marks[key] = (cluster, space), marks
-        found = {mark for unit, some in self._marks.values() if unit == (cluster, space) for mark in some}
+        self._copy_tenants[key] = (cluster, space), marks
+        found = {mark for scope, some in self._copy_tenants.values() if scope == (cluster, space) for mark in some}
         if len(found) > 1:
             self.broken.append(f"{space} in {self._boxes[cluster]} has {found} since {key}")
 
@@ -690,4 +690,4 @@ async def compare(steps: list[Step], parents: tuple[str, str] = ("root", "root")
             await one.at_rest()
         assert await history.wrong() == ""
         assert "hunter" not in one.fleet.log.getvalue()
-        assert len(set(one.families.values())) == 1 or not separation.broken
+        assert len(set(one.tenants.values())) == 1 or not separation.broken

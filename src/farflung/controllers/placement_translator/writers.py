@@ -36,7 +36,7 @@ from farflung.machinery.errors import Obj
 from farflung.placement import names, project
 from farflung.placement.feeds import DiscoveryCache, FeedViews, ObjectFeeds
 from farflung.placement.index import CopyKey, CopyReason
-from farflung.placement.keepers import SHARED_KINDS, unit_of
+from farflung.placement.name_owners import SHARED_KINDS, owned_scope
 from farflung.placement.names import NAMESPACES, THE_ONE, GroupResource, ObjectRef, PlacementKey, WatchedCollection
 from farflung.placement.project import CopyState, Desired, Projector, ServedVersions, SourceObject, agreed
 from farflung.placement.state import CONTAINER_KINDS, PlacementState, StatusKey, WorkKey
@@ -172,7 +172,7 @@ class Copier:
         return None
 
     def _report(self, copy: CopyKey, state: CopyState, found: list[PlacementProblem]) -> None:
-        """Of all placements of a copy, without names of workspaces of other families."""
+        """Of all placements of a copy, without names of workspaces of other tenants."""
         by_placement = {
             key: [one._replace(message=self._without_strangers(one.message, key, state)) for one in found]
             for key in state.placements
@@ -183,10 +183,10 @@ class Copier:
         self._report_problems(copy, by_placement)
 
     def _without_strangers(self, message: str, key: PlacementKey, state: CopyState) -> str:
-        if len(state.families) > 1:
-            family = self._known.keepers.family(key.cluster)
+        if len(state.tenants) > 1:
+            tenant = self._known.name_owners.tenant(key.cluster)
             for other in {one.cluster for one in state.placements}:
-                if self._known.keepers.family(other) != family:
+                if self._known.name_owners.tenant(other) != tenant:
                     message = re.sub(rf"\b{re.escape(other)}\b", "a workspace with another parent", message)
         return message
 
@@ -210,8 +210,8 @@ class Copier:
                 answer = await client.update(collection, changed)
                 self._log_write("Updated", copy)
                 self._feeds.assume(served, answer)
-                if copy.ref.resource in SHARED_KINDS and self._known.keepers.is_contested(copy.mailbox):
-                    self._enqueue({copy})  # the sources of other families agree with it by now, or no longer
+                if copy.ref.resource in SHARED_KINDS and self._known.name_owners.is_contested(copy.mailbox):
+                    self._enqueue({copy})  # the sources of other tenants agree with it by now, or no longer
         except AlreadyExists:
             return  # an event follows
         except Invalid:
@@ -220,12 +220,12 @@ class Copier:
             await self._delete(copy, state.cluster, served, observed)  # the event of the deletion creates it again
 
     async def _create(self, copy: CopyKey, state: CopyState, served: WatchedCollection, wanted: Obj) -> None:
-        """Nothing if its namespace, or the object that serves its kind, is terminating, or if another family keeps its
+        """Nothing if its namespace, or the object that serves its kind, is terminating, or if another tenant owns its
         name by now: an event follows."""
-        ref, keepers, client = copy.ref, self._known.keepers, self._everywhere.workspace(state.cluster)
+        ref, name_owners, client = copy.ref, self._known.name_owners, self._everywhere.workspace(state.cluster)
         if self._known.dependencies.is_closing(state.cluster, ref):
             return
-        if not keepers.begin_creation(copy.mailbox, ref, state.placements):
+        if not name_owners.begin_creation(copy.mailbox, ref, state.placements):
             return
         try:
             namespace = ObjectRef(NAMESPACES, "", ref.namespace)
@@ -235,8 +235,8 @@ class Copier:
             self._log_write("Created", copy)
             self._feeds.assume(served, answer)
         finally:
-            if keepers.end_creation(copy.mailbox, ref):
-                self._enqueue(self._known.keeper_changed(copy.mailbox, unit_of(ref)))
+            if name_owners.end_creation(copy.mailbox, ref):
+                self._enqueue(self._known.owner_changed(copy.mailbox, owned_scope(ref)))
 
     async def _can_be_replaced(self, copy: CopyKey, client: Client, collection: Collection, wanted: Obj) -> bool:
         """Whether a copy with immutable fields can be deleted and created again.  A dry run of the creation
@@ -328,9 +328,9 @@ def refusal(copy: CopyKey, reason: str, destination: CopyDestination) -> str:
             f"{_at(copy)}the name at the Location {destination.location} is used by a virtual machine of "
             "another workspace, so it is not copied (rename it)"
         )
-    unit = unit_of(copy.ref)
-    kind = "namespace" if unit.resource == NAMESPACES else "name"
-    what = f"{names.located(unit, copy.mailbox)}the {kind} at the Location {destination.location}"
+    scope = owned_scope(copy.ref)
+    kind = "namespace" if scope.resource == NAMESPACES else "name"
+    what = f"{names.located(scope, copy.mailbox)}the {kind} at the Location {destination.location}"
     if reason == names.NAMESPACE_RESERVED:
         return f"{what} is reserved for the cluster itself, so nothing is copied (rename it)"
     return (

@@ -322,7 +322,7 @@ class Summaries:
     ) -> None:
         summary = self._of.get(key, _NONE).get(ref) or self._begin(SummarySubject(key, ref))
         cluster = self._known.mailboxes.get(mailbox, "")
-        is_permitted = self._known.keepers.permits(mailbox, ref, key)  # else the report is about another's object
+        is_permitted = self._known.name_owners.permits(mailbox, ref, key)  # else the report is about another's object
         report = self._reports.get(cluster, NOTHING) if is_permitted else NOTHING
         stale = self._stale.get(cluster) or report.delay(ref)
         summary.tally.put(mailbox, CopyReport(destination, digest, report.refusal(ref), stale))
