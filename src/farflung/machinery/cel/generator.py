@@ -57,9 +57,9 @@ _OPERATORS: Final[dict[Any, tuple[str, type | None, bool]]] = {
     operators.add_int: ("+", int, True),
     operators.subtract_int: ("-", int, True),
     operators.multiply_int: ("*", int, True),
-    operators.add_double: ("+", None, False),
-    operators.subtract_double: ("-", None, False),
-    operators.multiply_double: ("*", None, False),
+    operator.add: ("+", None, False),
+    operator.sub: ("-", None, False),
+    operator.mul: ("*", None, False),
 }
 _INT_OPERATORS: Final[Mapping[str, tuple[str, type | None, bool]]] = {
     ast.LESS: ("<", bool, False),

@@ -4,7 +4,11 @@ A library is an iterable of Functions.  Operators are functions with the names o
 its dots in its name (`optional.of`, `sets.contains`).  Ids of overloads are those of cel-go (`size_string`,
 `add_int64`), because the estimate of costs is keyed by them.
 
-    FUNCTIONS = functions(strings.LIBRARY, lists.LIBRARY)      name → Function, all overloads of a name together
+    LIBRARY = (
+        overload("size", "size_string", "string -> int", len),
+        overload(".size", "string_size", "string -> int", len),      a member, `'a'.size()`: its target is the first
+    )
+    FUNCTIONS = functions(LIBRARY, lists.LIBRARY)      name → Function, all overloads of a name together
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from farflung.machinery.cel.language.types import Type, TypeKind
+from farflung.machinery.cel.language.types import TYPE_NAME, Type, TypeKind, type_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,21 @@ def _is_generic(types: Iterable[Type]) -> bool:
 class Function:
     name: str
     overloads: tuple[Overload, ...]
+
+
+def overload(
+    name: str,
+    id: str,
+    signature: str,
+    implementation: Callable[..., Any] | None = None,
+    cost: Callable[[tuple[Any, ...], Any], int] | None = None,
+) -> Function:
+    """A function with one overload.  `signature`: the types of the arguments and of the result, as in error messages.
+    The name of a member has a dot in front."""
+    arguments, _, result = signature.rpartition("-> ")
+    types = tuple(map(type_named, TYPE_NAME.findall(arguments)))
+    member = name.startswith(".")
+    return Function(name.removeprefix("."), (Overload(id, types, type_named(result), member, implementation, cost),))
 
 
 Functions = Mapping[str, Function]

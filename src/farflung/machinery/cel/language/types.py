@@ -7,8 +7,10 @@ be unique within an environment.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from types import MappingProxyType
 from typing import Final
 
@@ -116,8 +118,18 @@ def is_optional(of: Type) -> bool:
 
 A: Final = parameter("A")
 B: Final = parameter("B")
-LIST_OF_A: Final = list_of(A)
-MAP_OF_A_TO_B: Final = map_of(A, B)
-OPTIONAL_OF_A: Final = optional_of(A)
-TYPE_OF_A: Final = type_of(A)
-LIST_OF_DYN: Final = list_of(DYN)
+
+#: one of several names: a word, and parameters in brackets, which may have brackets of their own
+TYPE_NAME: Final = re.compile(r"[\w.]+(?:\((?:[^()]|\([^()]*\))*\))?")
+_SIMPLE: Final = (DYN, NULL, BOOL, INT, UINT, DOUBLE, STRING, BYTES, TIMESTAMP, DURATION)
+_NAMED: Final = {one.name: one for one in (*_SIMPLE, URL, IP, CIDR, QUANTITY, SEMVER, NAMED_FORMAT, A, B)}
+_GENERIC: Final[Mapping[str, Callable[..., Type]]] = {
+    "list": list_of, "map": map_of, "type": type_of, OPTIONAL_NAME: optional_of,
+}  # fmt: skip
+
+
+@cache
+def type_named(text: str) -> Type:
+    """The type with this name in error messages."""
+    name, brackets, inner = text.partition("(")
+    return _GENERIC[name](*map(type_named, TYPE_NAME.findall(inner[:-1]))) if brackets else _NAMED[name]

@@ -6,8 +6,7 @@ import ipaddress
 import re
 from typing import Any, Final
 
-from farflung.machinery.cel.language.declarations import Function, Overload
-from farflung.machinery.cel.language.types import BOOL, INT, STRING
+from farflung.machinery.cel.language.declarations import Function, overload
 from farflung.machinery.cel.language.types import CIDR as CIDR_TYPE
 from farflung.machinery.cel.language.types import IP as IP_TYPE
 from farflung.machinery.cel.language.values import EvaluationError
@@ -193,20 +192,8 @@ def is_cidr(text: str) -> bool:
     return True
 
 
-def contains_ip(cidr: CIDR, ip: IP) -> bool:
-    return cidr.contains(ip.address)
-
-
-def contains_ip_text(cidr: CIDR, text: str) -> bool:
-    return cidr.contains(parse_ip(text).address)
-
-
 def contains_cidr(cidr: CIDR, other: CIDR) -> bool:
     return cidr.bits <= other.bits and cidr.contains(other.address)
-
-
-def contains_cidr_text(cidr: CIDR, text: str) -> bool:
-    return contains_cidr(cidr, to_cidr(text))
 
 
 def _cost_of_containing(arguments: tuple[Any, ...], _: Any) -> int:
@@ -218,58 +205,45 @@ def _cost_of_containing_cidr(arguments: tuple[Any, ...], result: Any) -> int:
     return _cost_of_containing(arguments, result) + costs.traversal(arguments[0]) + 1
 
 
-def _of_ip(name: str, id: str, implementation: Any, result: Any = BOOL) -> Function:
-    return Function(name, (Overload(id, (IP_TYPE,), result, True, implementation),))
-
-
 LIBRARY: Final[tuple[Function, ...]] = (
-    Function(
-        "ip",
-        (
-            Overload("string_to_ip", (STRING,), IP_TYPE, False, parse_ip, costs.of_text),
-            Overload("cidr_ip", (CIDR_TYPE,), IP_TYPE, True, lambda cidr: IP(cidr.address)),
-        ),
+    overload("ip", "string_to_ip", "string -> net.IP", parse_ip, costs.of_text),
+    overload(".ip", "cidr_ip", "net.CIDR -> net.IP", lambda cidr: IP(cidr.address)),
+    overload("isIP", "is_ip", "string -> bool", is_ip, costs.of_text),
+    overload("ip.isCanonical", "ip_is_canonical", "string -> bool", is_canonical, costs.of_text_twice),
+    overload(".family", "ip_family", "net.IP -> int", lambda ip: ip.address.version),
+    overload(".isUnspecified", "ip_is_unspecified", "net.IP -> bool", lambda ip: ip.address.is_unspecified),
+    overload(".isLoopback", "ip_is_loopback", "net.IP -> bool", lambda ip: ip.address.is_loopback),
+    overload(".isLinkLocalMulticast", "ip_is_link_local_multicast", "net.IP -> bool", IP.is_local_multicast),
+    overload(".isLinkLocalUnicast", "ip_is_link_local_unicast", "net.IP -> bool", lambda ip: ip.address.is_link_local),
+    overload(".isGlobalUnicast", "ip_is_global_unicast", "net.IP -> bool", IP.is_global_unicast),
+    overload("cidr", "string_to_cidr", "string -> net.CIDR", to_cidr, costs.of_text),
+    overload("isCIDR", "is_cidr", "string -> bool", is_cidr, costs.of_text),
+    overload(
+        ".containsIP",
+        "cidr_contains_ip_string",
+        "net.CIDR, string -> bool",
+        lambda cidr, text: cidr.contains(parse_ip(text).address),
+        _cost_of_containing,
     ),
-    Function("isIP", (Overload("is_ip", (STRING,), BOOL, False, is_ip, costs.of_text),)),
-    Function(
-        "ip.isCanonical", (Overload("ip_is_canonical", (STRING,), BOOL, False, is_canonical, costs.of_text_twice),)
+    overload(
+        ".containsIP",
+        "cidr_contains_ip_ip",
+        "net.CIDR, net.IP -> bool",
+        lambda cidr, ip: cidr.contains(ip.address),
+        _cost_of_containing,
     ),
-    _of_ip("family", "ip_family", lambda ip: ip.address.version, INT),
-    _of_ip("isUnspecified", "ip_is_unspecified", lambda ip: ip.address.is_unspecified),
-    _of_ip("isLoopback", "ip_is_loopback", lambda ip: ip.address.is_loopback),
-    _of_ip("isLinkLocalMulticast", "ip_is_link_local_multicast", IP.is_local_multicast),
-    _of_ip("isLinkLocalUnicast", "ip_is_link_local_unicast", lambda ip: ip.address.is_link_local),
-    _of_ip("isGlobalUnicast", "ip_is_global_unicast", IP.is_global_unicast),
-    Function("cidr", (Overload("string_to_cidr", (STRING,), CIDR_TYPE, False, to_cidr, costs.of_text),)),
-    Function("isCIDR", (Overload("is_cidr", (STRING,), BOOL, False, is_cidr, costs.of_text),)),
-    Function(
-        "containsIP",
-        (
-            Overload("cidr_contains_ip_string", (CIDR_TYPE, STRING), BOOL, True, contains_ip_text, _cost_of_containing),
-            Overload("cidr_contains_ip_ip", (CIDR_TYPE, IP_TYPE), BOOL, True, contains_ip, _cost_of_containing),
-        ),
+    overload(
+        ".containsCIDR",
+        "cidr_contains_cidr_string",
+        "net.CIDR, string -> bool",
+        lambda cidr, text: contains_cidr(cidr, to_cidr(text)),
+        _cost_of_containing_cidr,
     ),
-    Function(
-        "containsCIDR",
-        (
-            Overload(
-                "cidr_contains_cidr_string",
-                (CIDR_TYPE, STRING),
-                BOOL,
-                True,
-                contains_cidr_text,
-                _cost_of_containing_cidr,
-            ),
-            Overload("cidr_contains_cidr", (CIDR_TYPE, CIDR_TYPE), BOOL, True, contains_cidr, _cost_of_containing_cidr),
-        ),
+    overload(
+        ".containsCIDR", "cidr_contains_cidr", "net.CIDR, net.CIDR -> bool", contains_cidr, _cost_of_containing_cidr
     ),
-    Function("masked", (Overload("cidr_masked", (CIDR_TYPE,), CIDR_TYPE, True, CIDR.masked),)),
-    Function("prefixLength", (Overload("cidr_prefix_length", (CIDR_TYPE,), INT, True, lambda cidr: cidr.bits),)),
-    Function(
-        "string",
-        (
-            Overload("ip_to_string", (IP_TYPE,), STRING, False, lambda ip: str(ip.address)),
-            Overload("cidr_to_string", (CIDR_TYPE,), STRING, False, str),
-        ),
-    ),
+    overload(".masked", "cidr_masked", "net.CIDR -> net.CIDR", CIDR.masked),
+    overload(".prefixLength", "cidr_prefix_length", "net.CIDR -> int", lambda cidr: cidr.bits),
+    overload("string", "ip_to_string", "net.IP -> string", lambda ip: str(ip.address)),
+    overload("string", "cidr_to_string", "net.CIDR -> string", str),
 )

@@ -8,8 +8,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from farflung.machinery.cel.language.budget import Meter, Metered
-from farflung.machinery.cel.language.declarations import Function, Overload
-from farflung.machinery.cel.language.types import BOOL, BYTES, DOUBLE, DURATION, DYN, INT, STRING, TIMESTAMP, UINT, A
+from farflung.machinery.cel.language.declarations import Function, overload
 from farflung.machinery.cel.language.values import (
     LEAST_INT,
     MOST_INT,
@@ -17,7 +16,6 @@ from farflung.machinery.cel.language.values import (
     NANOS,
     Duration,
     EvaluationError,
-    Timestamp,
     UInt,
     checked_timestamp,
 )
@@ -88,22 +86,6 @@ def string_to_bool(text: str) -> bool:
     raise conversion_error("string", "bool")
 
 
-def timestamp_to_int(moment: Timestamp) -> int:
-    return moment.nanos // NANOS
-
-
-def duration_to_int(span: Duration) -> int:
-    return span.nanos
-
-
-def int_to_timestamp(seconds: int) -> Timestamp:
-    return checked_timestamp(seconds * NANOS)
-
-
-def int_to_duration(nanos: int) -> Duration:
-    return Duration(nanos)
-
-
 # --- texts ----------------------------------------------------------------------------------------
 
 
@@ -145,77 +127,37 @@ def string_to_bytes(meter: Meter, text: str) -> bytes:
 
 
 LIBRARY: Final[tuple[Function, ...]] = (
-    Function(
-        "int",
-        (
-            Overload("int64_to_int64", (INT,), INT, False, same),
-            Overload("double_to_int64", (DOUBLE,), INT, False, double_to_int),
-            Overload("duration_to_int64", (DURATION,), INT, False, duration_to_int),
-            Overload("string_to_int64", (STRING,), INT, False, string_to_int),
-            Overload("timestamp_to_int64", (TIMESTAMP,), INT, False, timestamp_to_int),
-            Overload("uint64_to_int64", (UINT,), INT, False, lambda number: checked_int(int(number))),
-        ),
-    ),
-    Function(
-        "uint",
-        (
-            Overload("uint64_to_uint64", (UINT,), UINT, False, same),
-            Overload("double_to_uint64", (DOUBLE,), UINT, False, double_to_uint),
-            Overload("int64_to_uint64", (INT,), UINT, False, checked_uint),
-            Overload("string_to_uint64", (STRING,), UINT, False, string_to_uint),
-        ),
-    ),
-    Function(
-        "double",
-        (
-            Overload("double_to_double", (DOUBLE,), DOUBLE, False, same),
-            Overload("int64_to_double", (INT,), DOUBLE, False, float),
-            Overload("string_to_double", (STRING,), DOUBLE, False, string_to_double),
-            Overload("uint64_to_double", (UINT,), DOUBLE, False, float),
-        ),
-    ),
-    Function(
-        "bool",
-        (
-            Overload("bool_to_bool", (BOOL,), BOOL, False, same),
-            Overload("string_to_bool", (STRING,), BOOL, False, string_to_bool),
-        ),
-    ),
-    Function(
-        "string",
-        (
-            Overload("string_to_string", (STRING,), STRING, False, same),
-            Overload("bool_to_string", (BOOL,), STRING, False, written_bool),
-            Overload("bytes_to_string", (BYTES,), STRING, False, Metered(bytes_to_string), costs.of_text),
-            Overload("double_to_string", (DOUBLE,), STRING, False, written_double),
-            Overload("duration_to_string", (DURATION,), STRING, False, written_duration),
-            Overload("int64_to_string", (INT,), STRING, False, str),
-            Overload("timestamp_to_string", (TIMESTAMP,), STRING, False, written_timestamp),
-            Overload("uint64_to_string", (UINT,), STRING, False, str),
-        ),
-    ),
-    Function(
-        "bytes",
-        (
-            Overload("bytes_to_bytes", (BYTES,), BYTES, False, same),
-            Overload("string_to_bytes", (STRING,), BYTES, False, Metered(string_to_bytes), costs.of_text),
-        ),
-    ),
-    Function(
-        "timestamp",
-        (
-            Overload("timestamp_to_timestamp", (TIMESTAMP,), TIMESTAMP, False, same),
-            Overload("int64_to_timestamp", (INT,), TIMESTAMP, False, int_to_timestamp),
-            Overload("string_to_timestamp", (STRING,), TIMESTAMP, False, timestamp_of),
-        ),
-    ),
-    Function(
-        "duration",
-        (
-            Overload("duration_to_duration", (DURATION,), DURATION, False, same),
-            Overload("int64_to_duration", (INT,), DURATION, False, int_to_duration),
-            Overload("string_to_duration", (STRING,), DURATION, False, duration_of),
-        ),
-    ),
-    Function("dyn", (Overload("to_dyn", (A,), DYN, False, same),)),
+    overload("int", "int64_to_int64", "int -> int", same),
+    overload("int", "double_to_int64", "double -> int", double_to_int),
+    overload("int", "duration_to_int64", "duration -> int", lambda span: span.nanos),
+    overload("int", "string_to_int64", "string -> int", string_to_int),
+    overload("int", "timestamp_to_int64", "timestamp -> int", lambda moment: moment.nanos // NANOS),
+    overload("int", "uint64_to_int64", "uint -> int", lambda number: checked_int(int(number))),
+    overload("uint", "uint64_to_uint64", "uint -> uint", same),
+    overload("uint", "double_to_uint64", "double -> uint", double_to_uint),
+    overload("uint", "int64_to_uint64", "int -> uint", checked_uint),
+    overload("uint", "string_to_uint64", "string -> uint", string_to_uint),
+    overload("double", "double_to_double", "double -> double", same),
+    overload("double", "int64_to_double", "int -> double", float),
+    overload("double", "string_to_double", "string -> double", string_to_double),
+    overload("double", "uint64_to_double", "uint -> double", float),
+    overload("bool", "bool_to_bool", "bool -> bool", same),
+    overload("bool", "string_to_bool", "string -> bool", string_to_bool),
+    overload("string", "string_to_string", "string -> string", same),
+    overload("string", "bool_to_string", "bool -> string", written_bool),
+    overload("string", "bytes_to_string", "bytes -> string", Metered(bytes_to_string), costs.of_text),
+    overload("string", "double_to_string", "double -> string", written_double),
+    overload("string", "duration_to_string", "duration -> string", written_duration),
+    overload("string", "int64_to_string", "int -> string", str),
+    overload("string", "timestamp_to_string", "timestamp -> string", written_timestamp),
+    overload("string", "uint64_to_string", "uint -> string", str),
+    overload("bytes", "bytes_to_bytes", "bytes -> bytes", same),
+    overload("bytes", "string_to_bytes", "string -> bytes", Metered(string_to_bytes), costs.of_text),
+    overload("timestamp", "timestamp_to_timestamp", "timestamp -> timestamp", same),
+    overload("timestamp", "int64_to_timestamp", "int -> timestamp", lambda seconds: checked_timestamp(seconds * NANOS)),
+    overload("timestamp", "string_to_timestamp", "string -> timestamp", timestamp_of),
+    overload("duration", "duration_to_duration", "duration -> duration", same),
+    overload("duration", "int64_to_duration", "int -> duration", Duration),
+    overload("duration", "string_to_duration", "string -> duration", duration_of),
+    overload("dyn", "to_dyn", "A -> dyn", same),
 )

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from farflung.machinery import names
 from farflung.machinery.cel.language.budget import Meter, Metered
-from farflung.machinery.cel.language.declarations import Function, Overload
-from farflung.machinery.cel.language.types import NAMED_FORMAT, STRING, optional_of
+from farflung.machinery.cel.language.declarations import Function, overload
+from farflung.machinery.cel.language.types import NAMED_FORMAT
 from farflung.machinery.cel.language.values import NONE, EvaluationError, OptionalValue
 from farflung.machinery.cel.library.moments import date_of
-from farflung.machinery.cel.library.strings import LIST_OF_STRING
 from farflung.machinery.cel.library.urls import URLError, _parse
 from farflung.machinery.errors import go_quote
 
@@ -97,16 +96,20 @@ def validate(meter: Meter, named_format: NamedFormat, text: str) -> OptionalValu
     return OptionalValue(list(wrong)) if wrong else NONE
 
 
-def _declared() -> Iterator[Function]:
-    result = optional_of(LIST_OF_STRING)
-    yield Function("validate", (Overload("format-validate", (NAMED_FORMAT, STRING), result, True, Metered(validate)),))
-    yield Function("format.named", (Overload("format-named", (STRING,), optional_of(NAMED_FORMAT), False, named),))
-    for name, value in FORMATS.items():
-        yield Function(f"format.{name}", (Overload(f"format.{name}", (), NAMED_FORMAT, False, _constant(value)),))
-
-
 def _constant(value: NamedFormat) -> Callable[[], NamedFormat]:
     return lambda: value
 
 
-LIBRARY: Final[tuple[Function, ...]] = tuple(_declared())
+LIBRARY: Final[tuple[Function, ...]] = (
+    overload(
+        ".validate",
+        "format-validate",
+        "kubernetes.NamedFormat, string -> optional_type(list(string))",
+        Metered(validate),
+    ),
+    overload("format.named", "format-named", "string -> optional_type(kubernetes.NamedFormat)", named),
+    *(
+        overload(f"format.{name}", f"format.{name}", "-> kubernetes.NamedFormat", _constant(value))
+        for name, value in FORMATS.items()
+    ),
+)

@@ -7,42 +7,16 @@ from itertools import pairwise
 from typing import Any, Final
 
 from farflung.machinery.cel.language.budget import STEP, Meter, Metered
-from farflung.machinery.cel.language.declarations import Function, Overload
+from farflung.machinery.cel.language.declarations import Function, overload
 from farflung.machinery.cel.language.equality import ORDERED, compare, equal
-from farflung.machinery.cel.language.types import (
-    BOOL,
-    BYTES,
-    DOUBLE,
-    DURATION,
-    INT,
-    LIST_OF_A,
-    LIST_OF_DYN,
-    STRING,
-    TIMESTAMP,
-    UINT,
-    A,
-    Type,
-    list_of,
-)
-from farflung.machinery.cel.language.values import LISTS, Duration, EvaluationError, UInt, no_such_overload
+from farflung.machinery.cel.language.values import LISTS, Duration, EvaluationError, no_such_overload
 from farflung.machinery.cel.library import costs
 from farflung.machinery.cel.library.operators import add_durations, checked_int, checked_uint
 
-COMPARABLE: Final[tuple[tuple[str, Type], ...]] = (
-    ("int", INT),
-    ("uint", UINT),
-    ("double", DOUBLE),
-    ("bool", BOOL),
-    ("duration", DURATION),
-    ("timestamp", TIMESTAMP),
-    ("string", STRING),
-    ("bytes", BYTES),
-)
+COMPARABLE: Final = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
 #: the names of cel-go's types in the ids of its extension
 _GO_NAMES: Final = {"duration": "google.protobuf.Duration", "timestamp": "google.protobuf.Timestamp"}
 _MOST_OF_RANGE: Final = 10_000_000
-
-LIST_OF_INT: Final = list_of(INT)
 
 
 def walked(meter: Meter, elements: list[Any]) -> None:
@@ -66,7 +40,7 @@ def _counted(implementation: Callable[[list[Any]], Any]) -> Metered:
     return Metered(counted)
 
 
-def is_sorted(elements: list[Any]) -> bool:
+def _is_sorted(elements: list[Any]) -> bool:
     return all(compare(one, next_one) <= 0 for one, next_one in pairwise(elements))
 
 
@@ -95,10 +69,6 @@ def sum_of_ints(elements: list[int]) -> int:
     return total
 
 
-def sum_of_uints(elements: list[int]) -> UInt:
-    return checked_uint(sum(elements))
-
-
 def sum_of_doubles(elements: list[float]) -> float:
     total = 0.0
     for element in elements:
@@ -115,7 +85,7 @@ def sum_of_durations(elements: list[Duration]) -> Duration:
 
 _SUMS: Final[dict[str, Callable[[list[Any]], Any]]] = {
     "int": sum_of_ints,
-    "uint": sum_of_uints,
+    "uint": lambda elements: checked_uint(sum(elements)),
     "double": sum_of_doubles,
     "duration": sum_of_durations,
 }
@@ -144,11 +114,7 @@ def slice_of(meter: Meter, elements: list[Any], start: int, end: int) -> list[An
     return list(elements[start:end])
 
 
-def flatten(meter: Meter, elements: list[Any]) -> list[Any]:
-    return flatten_deep(meter, elements, 1)
-
-
-def flatten_deep(meter: Meter, elements: list[Any], depth: int) -> list[Any]:
+def flatten(meter: Meter, elements: list[Any], depth: int) -> list[Any]:
     if depth < 0:
         raise EvaluationError("level must be non-negative")
     meter.work(STEP * len(elements))
@@ -157,7 +123,7 @@ def flatten_deep(meter: Meter, elements: list[Any], depth: int) -> list[Any]:
         if type(element) not in LISTS or depth == 0:
             flat.append(element)
         else:
-            flat.extend(flatten_deep(meter, element, depth - 1))
+            flat.extend(flatten(meter, element, depth - 1))
             meter.work(8 * len(element))
     return flat
 
@@ -206,110 +172,54 @@ def range_of(meter: Meter, size: int) -> list[int]:
     return list(range(size))
 
 
-def _only_lists(implementation: Callable[..., Any]) -> Metered:
+def _flatten_list(meter: Meter, elements: Any, depth: int = 1) -> list[Any]:
     """The checker accepts a list without lists if its type is dyn."""
-
-    def flattened(meter: Meter, elements: Any, *depth: int) -> Any:
-        if type(elements) not in LISTS:
-            raise no_such_overload()
-        return implementation(meter, elements, *depth)
-
-    return Metered(flattened)
+    if type(elements) not in LISTS:
+        raise no_such_overload()
+    return flatten(meter, elements, depth)
 
 
-def _of_comparable(name: str, id: str, result: Type | None, implementation: Callable[..., Any]) -> Function:
-    return Function(
-        name,
-        tuple(
-            Overload(id.format(label), (list_of(of),), result or of, True, _counted(implementation), costs.of_tree)
-            for label, of in COMPARABLE
-        ),
-    )
+_FLATTEN: Final = Metered(_flatten_list)
 
 
-def _declared() -> Iterator[Function]:
-    yield _of_comparable("isSorted", "list_{0}_is_sorted_bool", BOOL, is_sorted)
-    yield _of_comparable("max", "list_{0}_max_{0}", None, largest)
-    yield _of_comparable("min", "list_{0}_min_{0}", None, smallest)
-    types = dict(COMPARABLE)
-    yield Function(
-        "sum",
-        tuple(
-            Overload(
-                f"list_{label}_sum_{label}",
-                (list_of(types[label]),),
-                types[label],
-                True,
-                _counted(total),
-                costs.of_tree,
-            )
-            for label, total in _SUMS.items()
-        ),
-    )
-    for name, id, found in (
-        ("indexOf", "list_a_index_of_int", index_of),
-        ("lastIndexOf", "list_a_last_index_of_int", last_index_of),
-    ):
-        yield Function(name, (Overload(id, (LIST_OF_A, A), INT, True, Metered(found), costs.of_tree),))
+def _of_comparable(name: str, id: str, result: str, implementation: Callable[..., Any]) -> Iterator[Function]:
+    """`{0}` is the name of the type of the elements."""
+    for of in COMPARABLE:
+        signature = f"list({of}) -> {result.format(of)}"
+        yield overload(name, id.format(of), signature, _counted(implementation), costs.of_tree)
 
 
-LIBRARY: Final[tuple[Function, ...]] = tuple(_declared())
+LIBRARY: Final[tuple[Function, ...]] = (
+    *_of_comparable(".isSorted", "list_{0}_is_sorted_bool", "bool", _is_sorted),
+    *_of_comparable(".max", "list_{0}_max_{0}", "{0}", largest),
+    *_of_comparable(".min", "list_{0}_min_{0}", "{0}", smallest),
+    *(
+        overload(".sum", f"list_{of}_sum_{of}", f"list({of}) -> {of}", _counted(total), costs.of_tree)
+        for of, total in _SUMS.items()
+    ),
+    overload(".indexOf", "list_a_index_of_int", "list(A), A -> int", Metered(index_of), costs.of_tree),
+    overload(".lastIndexOf", "list_a_last_index_of_int", "list(A), A -> int", Metered(last_index_of), costs.of_tree),
+)
 
 
-def _declared_in_extension() -> Iterator[Function]:
-    two = (LIST_OF_A, INT, INT)
-    yield Function("slice", (Overload("list_slice", two, LIST_OF_A, True, Metered(slice_of), costs.of_new_list),))
-    yield Function(
-        "flatten",
-        (
-            Overload("list_flatten", (list_of(LIST_OF_A),), LIST_OF_A, True, _only_lists(flatten), costs.of_flattened),
-            Overload(
-                "list_flatten_int",
-                (LIST_OF_DYN, INT),
-                LIST_OF_DYN,
-                True,
-                _only_lists(flatten_deep),
-                costs.of_flattened,
-            ),
-        ),
-    )
-    yield Function(
-        "sort",
-        tuple(
-            Overload(
-                f"list_{_GO_NAMES.get(label, label)}_sort",
-                (list_of(of),),
-                list_of(of),
-                True,
-                Metered(sort),
-                costs.of_sorted,
-            )
-            for label, of in COMPARABLE
-        ),
-    )
-    yield Function(
-        "@sortByAssociatedKeys",
-        tuple(
-            Overload(
-                f"list_{_GO_NAMES.get(label, label)}_sortByAssociatedKeys",
-                (LIST_OF_A, list_of(of)),
-                LIST_OF_A,
-                True,
-                Metered(sort_by_keys),
-                costs.of_sorted_by_keys,
-            )
-            for label, of in COMPARABLE
-        ),
-    )
-    yield Function(
-        "lists.range", (Overload("lists_range", (INT,), LIST_OF_INT, False, Metered(range_of), costs.of_new_list),)
-    )
-    yield Function(
-        "reverse", (Overload("list_reverse", (LIST_OF_A,), LIST_OF_A, True, Metered(reverse), costs.of_new_list),)
-    )
-    yield Function(
-        "distinct", (Overload("list_distinct", (LIST_OF_A,), LIST_OF_A, True, Metered(distinct), costs.of_sorted),)
-    )
+def _sorted(name: str, suffix: str, signature: str, implementation: Metered, cost: Any) -> Iterator[Function]:
+    for of in COMPARABLE:
+        yield overload(name, f"list_{_GO_NAMES.get(of, of)}_{suffix}", signature.format(of), implementation, cost)
 
 
-EXTENSION: Final[tuple[Function, ...]] = tuple(_declared_in_extension())
+EXTENSION: Final[tuple[Function, ...]] = (
+    overload(".slice", "list_slice", "list(A), int, int -> list(A)", Metered(slice_of), costs.of_new_list),
+    overload(".flatten", "list_flatten", "list(list(A)) -> list(A)", _FLATTEN, costs.of_flattened),
+    overload(".flatten", "list_flatten_int", "list(dyn), int -> list(dyn)", _FLATTEN, costs.of_flattened),
+    *_sorted(".sort", "sort", "list({0}) -> list({0})", Metered(sort), costs.of_sorted),
+    *_sorted(
+        ".@sortByAssociatedKeys",
+        "sortByAssociatedKeys",
+        "list(A), list({0}) -> list(A)",
+        Metered(sort_by_keys),
+        costs.of_sorted_by_keys,
+    ),
+    overload("lists.range", "lists_range", "int -> list(int)", Metered(range_of), costs.of_new_list),
+    overload(".reverse", "list_reverse", "list(A) -> list(A)", Metered(reverse), costs.of_new_list),
+    overload(".distinct", "list_distinct", "list(A) -> list(A)", Metered(distinct), costs.of_sorted),
+)

@@ -10,8 +10,7 @@ from functools import lru_cache
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from farflung.machinery.cel.language.declarations import Function, Overload
-from farflung.machinery.cel.language.types import DURATION, INT, STRING, TIMESTAMP
+from farflung.machinery.cel.language.declarations import Function, overload
 from farflung.machinery.cel.language.values import (
     LEAST_INT,
     MOST_INT,
@@ -216,31 +215,21 @@ def _whole(unit: int) -> Callable[[Duration], int]:
     return count
 
 
-def _of_timestamp(name: str, id: str, in_utc: Callable[..., Any], elsewhere: Callable[..., Any]) -> Function:
-    return Function(
-        name,
-        (
-            Overload(id, (TIMESTAMP,), INT, True, in_utc),
-            Overload(f"{id}_with_tz", (TIMESTAMP, STRING), INT, True, elsewhere),
-        ),
-    )
-
-
-def _of_duration(name: str, unit: int) -> Function:
-    id = f"duration_to_{name.removeprefix('get').lower()}"
-    return Function(name, (Overload(id, (DURATION,), INT, True, _whole(unit)),))
+def _of_timestamp(name: str, id: str, in_utc: Callable[..., Any], elsewhere: Callable[..., Any]) -> Iterator[Function]:
+    yield overload(f".{name}", id, "timestamp -> int", in_utc)
+    yield overload(f".{name}", f"{id}_with_tz", "timestamp, string -> int", elsewhere)
 
 
 def _getters() -> Iterator[Function]:
     for name, (id, part) in PARTS.items():
-        yield _of_timestamp(name, id, *_part_of_time(part))
-    yield _of_timestamp("getMilliseconds", "timestamp_to_milliseconds", _milliseconds, _milliseconds_in_zone)
-    yield _of_duration("getHours", 3600 * NANOS)
-    yield _of_duration("getMinutes", 60 * NANOS)
-    yield _of_duration("getSeconds", NANOS)
-    yield Function(
-        "getMilliseconds", (Overload("duration_to_milliseconds", (DURATION,), INT, True, _whole(1_000_000)),)
-    )
+        yield from _of_timestamp(name, id, *_part_of_time(part))
+    yield from _of_timestamp("getMilliseconds", "timestamp_to_milliseconds", _milliseconds, _milliseconds_in_zone)
 
 
-LIBRARY: Final[tuple[Function, ...]] = tuple(_getters())
+LIBRARY: Final[tuple[Function, ...]] = (
+    *_getters(),
+    overload(".getHours", "duration_to_hours", "duration -> int", _whole(3600 * NANOS)),
+    overload(".getMinutes", "duration_to_minutes", "duration -> int", _whole(60 * NANOS)),
+    overload(".getSeconds", "duration_to_seconds", "duration -> int", _whole(NANOS)),
+    overload(".getMilliseconds", "duration_to_milliseconds", "duration -> int", _whole(1_000_000)),
+)

@@ -7,32 +7,13 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from farflung.machinery.cel.language import ast
 from farflung.machinery.cel.language.budget import Meter, Metered
-from farflung.machinery.cel.language.declarations import Function, Overload
+from farflung.machinery.cel.language.declarations import Function, overload
 from farflung.machinery.cel.language.equality import equal, has_key, hashable, is_member
-from farflung.machinery.cel.language.types import (
-    BOOL,
-    BYTES,
-    DOUBLE,
-    DURATION,
-    DYN,
-    INT,
-    LIST_OF_A,
-    MAP_OF_A_TO_B,
-    OPTIONAL_OF_A,
-    STRING,
-    TIMESTAMP,
-    TYPE_OF_A,
-    UINT,
-    A,
-    B,
-    Type,
-    optional_of,
-)
 from farflung.machinery.cel.language.values import (
     LEAST_INT,
     LISTS,
@@ -104,22 +85,6 @@ def modulo_int(left: int, right: int) -> int:
     return -remainder if left < 0 else remainder
 
 
-def negate_int(number: int) -> int:
-    return checked_int(-number)
-
-
-def add_uint(left: int, right: int) -> UInt:
-    return checked_uint(left + right)
-
-
-def subtract_uint(left: int, right: int) -> UInt:
-    return checked_uint(left - right)
-
-
-def multiply_uint(left: int, right: int) -> UInt:
-    return checked_uint(left * right)
-
-
 def divide_uint(left: int, right: int) -> UInt:
     if right == 0:
         raise EvaluationError("division by zero")
@@ -132,18 +97,6 @@ def modulo_uint(left: int, right: int) -> UInt:
     return UInt(left % right)
 
 
-def add_double(left: float, right: float) -> float:
-    return left + right
-
-
-def subtract_double(left: float, right: float) -> float:
-    return left - right
-
-
-def multiply_double(left: float, right: float) -> float:
-    return left * right
-
-
 def divide_double(left: float, right: float) -> float:
     """Division by IEEE 754: by zero the result is infinite or NaN."""
     if right:
@@ -153,32 +106,16 @@ def divide_double(left: float, right: float) -> float:
     return math.copysign(math.inf, left) * math.copysign(1.0, right)
 
 
-def negate_double(number: float) -> float:
-    return -number
+def _moved(one: Timestamp | Duration, other: Timestamp | Duration) -> Timestamp:
+    return checked_timestamp(one.nanos + other.nanos)
 
 
-def add_timestamp_duration(moment: Timestamp, span: Duration) -> Timestamp:
-    return checked_timestamp(moment.nanos + span.nanos)
-
-
-def add_duration_timestamp(span: Duration, moment: Timestamp) -> Timestamp:
-    return checked_timestamp(moment.nanos + span.nanos)
+def _difference(left: Timestamp | Duration, right: Timestamp | Duration) -> Duration:
+    return checked_duration(left.nanos - right.nanos)
 
 
 def add_durations(left: Duration, right: Duration) -> Duration:
     return checked_duration(left.nanos + right.nanos)
-
-
-def subtract_durations(left: Duration, right: Duration) -> Duration:
-    return checked_duration(left.nanos - right.nanos)
-
-
-def subtract_timestamps(left: Timestamp, right: Timestamp) -> Duration:
-    return checked_duration(left.nanos - right.nanos)
-
-
-def subtract_timestamp_duration(moment: Timestamp, span: Duration) -> Timestamp:
-    return checked_timestamp(moment.nanos - span.nanos)
 
 
 # --- texts and lists ------------------------------------------------------------------------------
@@ -201,10 +138,6 @@ def concatenate_lists(meter: Meter, left: list[Any], right: list[Any]) -> list[A
         merged.update({hashable([left.key_of(element)])[0]: element for element in right})
         return MapList(merged.values(), left.keys)
     return [*left, *right]
-
-
-def contains_key(_: Meter, key: Any, mapping: dict[Any, Any]) -> bool:
-    return has_key(mapping, key)
 
 
 def index_list(elements: list[Any], index: Any) -> Any:
@@ -230,138 +163,103 @@ def index(container: Any, key: Any) -> Any:
     raise no_such_overload()
 
 
-def not_equal(meter: Meter, left: Any, right: Any) -> bool:
-    return not equal(meter, left, right)
-
-
-def type_of(value: Any) -> TypeValue:
-    return TypeValue(type_name(value))
-
-
-# --- order ----------------------------------------------------------------------------------------
-
-
-#: the names of types in the ids of comparisons
-_ORDERED: Final = (
-    ("bool", BOOL),
-    ("int64", INT),
-    ("uint64", UINT),
-    ("double", DOUBLE),
-    ("string", STRING),
-    ("bytes", BYTES),
-    ("timestamp", TIMESTAMP),
-    ("duration", DURATION),
-)
-_CROSSED: Final = (
-    ("int64", INT, "double", DOUBLE),
-    ("int64", INT, "uint64", UINT),
-    ("uint64", UINT, "double", DOUBLE),
-    ("uint64", UINT, "int64", INT),
-    ("double", DOUBLE, "int64", INT),
-    ("double", DOUBLE, "uint64", UINT),
-)
-
-
-def _comparison(prefix: str, name: str, implementation: Callable[[Any, Any], bool]) -> Function:
-    overloads = []
-    for suffix, of in _ORDERED:
-        cost = costs.of_smaller if of in (STRING, BYTES) else None
-        overloads.append(Overload(f"{prefix}_{suffix}", (of, of), BOOL, False, implementation, cost))
-    for left_name, left, right_name, right in _CROSSED:
-        overloads.append(Overload(f"{prefix}_{left_name}_{right_name}", (left, right), BOOL, False, implementation))
-    return Function(name, tuple(overloads))
-
-
 # --- the table ------------------------------------------------------------------------------------
 
+#: types in the ids of comparisons
+_ORDERED: Final = {
+    "bool": "bool",
+    "int64": "int",
+    "uint64": "uint",
+    "double": "double",
+    "string": "string",
+    "bytes": "bytes",
+    "timestamp": "timestamp",
+    "duration": "duration",
+}
+_CROSSED: Final = (
+    ("int64", "double"),
+    ("int64", "uint64"),
+    ("uint64", "double"),
+    ("uint64", "int64"),
+    ("double", "int64"),
+    ("double", "uint64"),
+)
+_SIZED: Final = {"string": "string", "bytes": "bytes", "list": "list(A)", "map": "map(A, B)"}
 
-def _binary(id: str, of: Type, implementation: Callable[..., Any], cost: Any = None) -> Overload:
-    return Overload(id, (of, of), of, False, implementation, cost)
 
+def _comparison(prefix: str, name: str, implementation: Callable[[Any, Any], bool]) -> Iterator[Function]:
+    for suffix, of in _ORDERED.items():
+        cost = costs.of_smaller if of in ("string", "bytes") else None
+        yield overload(name, f"{prefix}_{suffix}", f"{of}, {of} -> bool", implementation, cost)
+    for left, right in _CROSSED:
+        signature = f"{_ORDERED[left]}, {_ORDERED[right]} -> bool"
+        yield overload(name, f"{prefix}_{left}_{right}", signature, implementation)
 
-def _sizes() -> Iterable[Overload]:
-    for of, name in ((STRING, "string"), (BYTES, "bytes"), (LIST_OF_A, "list"), (MAP_OF_A_TO_B, "map")):
-        yield Overload(f"size_{name}", (of,), INT, False, len)
-    for of, name in ((STRING, "string"), (BYTES, "bytes"), (LIST_OF_A, "list"), (MAP_OF_A_TO_B, "map")):
-        yield Overload(f"{name}_size", (of,), INT, True, len)
-
-
-_ADD: Final = (
-    Overload("add_bytes", (BYTES, BYTES), BYTES, False, Metered(concatenate), costs.of_both),
-    _binary("add_double", DOUBLE, add_double),
-    _binary("add_duration_duration", DURATION, add_durations),
-    Overload("add_duration_timestamp", (DURATION, TIMESTAMP), TIMESTAMP, False, add_duration_timestamp),
-    Overload("add_timestamp_duration", (TIMESTAMP, DURATION), TIMESTAMP, False, add_timestamp_duration),
-    _binary("add_int64", INT, add_int),
-    Overload("add_list", (LIST_OF_A, LIST_OF_A), LIST_OF_A, False, Metered(concatenate_lists)),
-    Overload("add_string", (STRING, STRING), STRING, False, Metered(concatenate), costs.of_both),
-    _binary("add_uint64", UINT, add_uint),
-)
-_SUBTRACT: Final = (
-    _binary("subtract_double", DOUBLE, subtract_double),
-    _binary("subtract_duration_duration", DURATION, subtract_durations),
-    _binary("subtract_int64", INT, subtract_int),
-    Overload("subtract_timestamp_duration", (TIMESTAMP, DURATION), TIMESTAMP, False, subtract_timestamp_duration),
-    Overload("subtract_timestamp_timestamp", (TIMESTAMP, TIMESTAMP), DURATION, False, subtract_timestamps),
-    _binary("subtract_uint64", UINT, subtract_uint),
-)
-_NEGATE: Final = (
-    Overload("negate_double", (DOUBLE,), DOUBLE, False, negate_double),
-    Overload("negate_int64", (INT,), INT, False, negate_int),
-)
-_INDEX: Final = (
-    Overload("index_list", (LIST_OF_A, INT), A, False, index_list),
-    Overload("index_map", (MAP_OF_A_TO_B, A), B, False, index_map),
-    Overload("optional_list_index_int", (optional_of(LIST_OF_A), INT), OPTIONAL_OF_A),
-    Overload("optional_map_index_value", (optional_of(MAP_OF_A_TO_B), A), optional_of(B)),
-)
-_OPTIONAL_INDEX: Final = (
-    Overload("list_optindex_optional_int", (LIST_OF_A, INT), OPTIONAL_OF_A),
-    Overload("optional_list_optindex_optional_int", (optional_of(LIST_OF_A), INT), OPTIONAL_OF_A),
-    Overload("map_optindex_optional_value", (MAP_OF_A_TO_B, A), optional_of(B)),
-    Overload("optional_map_optindex_optional_value", (optional_of(MAP_OF_A_TO_B), A), optional_of(B)),
-)
-_IN: Final = (
-    Overload("in_list", (A, LIST_OF_A), BOOL, False, Metered(is_member), costs.of_second),
-    Overload("in_map", (A, MAP_OF_A_TO_B), BOOL, False, Metered(contains_key)),
-)
 
 LIBRARY: Final[tuple[Function, ...]] = (
-    Function(ast.CONDITIONAL, (Overload("conditional", (BOOL, A, A), A),)),
-    Function(ast.AND, (Overload("logical_and", (BOOL, BOOL), BOOL),)),
-    Function(ast.OR, (Overload("logical_or", (BOOL, BOOL), BOOL),)),
-    Function(ast.NOT, (Overload("logical_not", (BOOL,), BOOL),)),
-    Function(ast.NOT_STRICTLY_FALSE, (Overload("not_strictly_false", (BOOL,), BOOL),)),
-    Function(ast.EQUAL, (Overload("equals", (A, A), BOOL, False, Metered(equal), costs.of_equality),)),
-    Function(ast.NOT_EQUAL, (Overload("not_equals", (A, A), BOOL, False, Metered(not_equal), costs.of_equality),)),
-    _comparison("less", ast.LESS, operator.lt),
-    _comparison("less_equals", ast.LESS_EQUAL, operator.le),
-    _comparison("greater", ast.GREATER, operator.gt),
-    _comparison("greater_equals", ast.GREATER_EQUAL, operator.ge),
-    Function(ast.ADD, _ADD),
-    Function(ast.SUBTRACT, _SUBTRACT),
-    Function(
-        ast.MULTIPLY,
-        (
-            _binary("multiply_double", DOUBLE, multiply_double),
-            _binary("multiply_int64", INT, multiply_int),
-            _binary("multiply_uint64", UINT, multiply_uint),
-        ),
+    overload(ast.CONDITIONAL, "conditional", "bool, A, A -> A"),
+    overload(ast.AND, "logical_and", "bool, bool -> bool"),
+    overload(ast.OR, "logical_or", "bool, bool -> bool"),
+    overload(ast.NOT, "logical_not", "bool -> bool"),
+    overload(ast.NOT_STRICTLY_FALSE, "not_strictly_false", "bool -> bool"),
+    overload(ast.EQUAL, "equals", "A, A -> bool", Metered(equal), costs.of_equality),
+    overload(
+        ast.NOT_EQUAL,
+        "not_equals",
+        "A, A -> bool",
+        Metered(lambda meter, left, right: not equal(meter, left, right)),
+        costs.of_equality,
     ),
-    Function(
-        ast.DIVIDE,
-        (
-            _binary("divide_double", DOUBLE, divide_double),
-            _binary("divide_int64", INT, divide_int),
-            _binary("divide_uint64", UINT, divide_uint),
-        ),
+    *_comparison("less", ast.LESS, operator.lt),
+    *_comparison("less_equals", ast.LESS_EQUAL, operator.le),
+    *_comparison("greater", ast.GREATER, operator.gt),
+    *_comparison("greater_equals", ast.GREATER_EQUAL, operator.ge),
+    overload(ast.ADD, "add_bytes", "bytes, bytes -> bytes", Metered(concatenate), costs.of_both),
+    overload(ast.ADD, "add_double", "double, double -> double", operator.add),
+    overload(ast.ADD, "add_duration_duration", "duration, duration -> duration", add_durations),
+    overload(ast.ADD, "add_duration_timestamp", "duration, timestamp -> timestamp", _moved),
+    overload(ast.ADD, "add_timestamp_duration", "timestamp, duration -> timestamp", _moved),
+    overload(ast.ADD, "add_int64", "int, int -> int", add_int),
+    overload(ast.ADD, "add_list", "list(A), list(A) -> list(A)", Metered(concatenate_lists)),
+    overload(ast.ADD, "add_string", "string, string -> string", Metered(concatenate), costs.of_both),
+    overload(ast.ADD, "add_uint64", "uint, uint -> uint", lambda left, right: checked_uint(left + right)),
+    overload(ast.SUBTRACT, "subtract_double", "double, double -> double", operator.sub),
+    overload(ast.SUBTRACT, "subtract_duration_duration", "duration, duration -> duration", _difference),
+    overload(ast.SUBTRACT, "subtract_int64", "int, int -> int", subtract_int),
+    overload(
+        ast.SUBTRACT,
+        "subtract_timestamp_duration",
+        "timestamp, duration -> timestamp",
+        lambda moment, span: checked_timestamp(moment.nanos - span.nanos),
     ),
-    Function(ast.MODULO, (_binary("modulo_int64", INT, modulo_int), _binary("modulo_uint64", UINT, modulo_uint))),
-    Function(ast.NEGATE, _NEGATE),
-    Function(ast.INDEX, _INDEX),
-    Function(ast.OPTIONAL_INDEX, _OPTIONAL_INDEX),
-    Function(ast.OPTIONAL_SELECT, (Overload("select_optional_field", (DYN, STRING), optional_of(DYN)),)),
-    Function(ast.IN, _IN),
-    Function("size", tuple(_sizes())),
-    Function("type", (Overload("type", (A,), TYPE_OF_A, False, type_of),)),
+    overload(ast.SUBTRACT, "subtract_timestamp_timestamp", "timestamp, timestamp -> duration", _difference),
+    overload(ast.SUBTRACT, "subtract_uint64", "uint, uint -> uint", lambda left, right: checked_uint(left - right)),
+    overload(ast.MULTIPLY, "multiply_double", "double, double -> double", operator.mul),
+    overload(ast.MULTIPLY, "multiply_int64", "int, int -> int", multiply_int),
+    overload(ast.MULTIPLY, "multiply_uint64", "uint, uint -> uint", lambda left, right: checked_uint(left * right)),
+    overload(ast.DIVIDE, "divide_double", "double, double -> double", divide_double),
+    overload(ast.DIVIDE, "divide_int64", "int, int -> int", divide_int),
+    overload(ast.DIVIDE, "divide_uint64", "uint, uint -> uint", divide_uint),
+    overload(ast.MODULO, "modulo_int64", "int, int -> int", modulo_int),
+    overload(ast.MODULO, "modulo_uint64", "uint, uint -> uint", modulo_uint),
+    overload(ast.NEGATE, "negate_double", "double -> double", operator.neg),
+    overload(ast.NEGATE, "negate_int64", "int -> int", lambda number: checked_int(-number)),
+    overload(ast.INDEX, "index_list", "list(A), int -> A", index_list),
+    overload(ast.INDEX, "index_map", "map(A, B), A -> B", index_map),
+    overload(ast.INDEX, "optional_list_index_int", "optional_type(list(A)), int -> optional_type(A)"),
+    overload(ast.INDEX, "optional_map_index_value", "optional_type(map(A, B)), A -> optional_type(B)"),
+    overload(ast.OPTIONAL_INDEX, "list_optindex_optional_int", "list(A), int -> optional_type(A)"),
+    overload(
+        ast.OPTIONAL_INDEX, "optional_list_optindex_optional_int", "optional_type(list(A)), int -> optional_type(A)"
+    ),
+    overload(ast.OPTIONAL_INDEX, "map_optindex_optional_value", "map(A, B), A -> optional_type(B)"),
+    overload(
+        ast.OPTIONAL_INDEX, "optional_map_optindex_optional_value", "optional_type(map(A, B)), A -> optional_type(B)"
+    ),
+    overload(ast.OPTIONAL_SELECT, "select_optional_field", "dyn, string -> optional_type(dyn)"),
+    overload(ast.IN, "in_list", "A, list(A) -> bool", Metered(is_member), costs.of_second),
+    overload(ast.IN, "in_map", "A, map(A, B) -> bool", Metered(lambda _, key, mapping: has_key(mapping, key))),
+    *(overload("size", f"size_{name}", f"{of} -> int", len) for name, of in _SIZED.items()),
+    *(overload(".size", f"{name}_size", f"{of} -> int", len) for name, of in _SIZED.items()),
+    overload("type", "type", "A -> type(A)", lambda value: TypeValue(type_name(value))),
 )

@@ -9,9 +9,8 @@ from typing import Any, Final
 
 from farflung.machinery.cel.language import ast
 from farflung.machinery.cel.language.budget import Meter, Metered
-from farflung.machinery.cel.language.declarations import Function, Overload
+from farflung.machinery.cel.language.declarations import Function, overload
 from farflung.machinery.cel.language.equality import has_key
-from farflung.machinery.cel.language.types import BOOL, LIST_OF_A, MAP_OF_A_TO_B, OPTIONAL_OF_A, A, B, list_of
 from farflung.machinery.cel.language.values import NONE, Duration, EvaluationError, OptionalValue, Timestamp, shown_key
 
 OR: Final = "optional_or_optional"
@@ -24,10 +23,6 @@ def of_non_zero(value: Any) -> OptionalValue:
     """None of the value that its type begins with."""
     missing = value is None or value in (_EPOCH, _NOTHING) or not value
     return NONE if missing else OptionalValue(value)
-
-
-def has_value(optional: OptionalValue) -> bool:
-    return optional is not NONE
 
 
 def value_of(optional: OptionalValue) -> Any:
@@ -62,24 +57,17 @@ def insert_all(meter: Meter, mapping: dict[Any, Any], other: dict[Any, Any]) -> 
 
 
 LIBRARY: Final[tuple[Function, ...]] = (
-    Function("optional.of", (Overload("optional_of", (A,), OPTIONAL_OF_A, False, OptionalValue),)),
-    Function(
-        "optional.ofNonZeroValue", (Overload("optional_ofNonZeroValue", (A,), OPTIONAL_OF_A, False, of_non_zero),)
-    ),
-    Function("optional.none", (Overload("optional_none", (), OPTIONAL_OF_A, False, lambda: NONE),)),
-    Function("optional.unwrap", (Overload("optional_unwrap", (list_of(OPTIONAL_OF_A),), LIST_OF_A, False, unwrap),)),
-    Function("unwrapOpt", (Overload("optional_unwrapOpt", (list_of(OPTIONAL_OF_A),), LIST_OF_A, True, unwrap),)),
-    Function("hasValue", (Overload("optional_hasValue", (OPTIONAL_OF_A,), BOOL, True, has_value),)),
-    Function("value", (Overload("optional_value", (OPTIONAL_OF_A,), A, True, value_of),)),
-    Function("or", (Overload(OR, (OPTIONAL_OF_A, OPTIONAL_OF_A), OPTIONAL_OF_A, True),)),
-    Function("orValue", (Overload(OR_VALUE, (OPTIONAL_OF_A, A), A, True),)),
-    Function("first", (Overload("list_first", (LIST_OF_A,), OPTIONAL_OF_A, True, first),)),
-    Function("last", (Overload("list_last", (LIST_OF_A,), OPTIONAL_OF_A, True, last),)),
-    Function(
-        ast.MAP_INSERT,
-        (
-            Overload("@mapInsert_map_map", (MAP_OF_A_TO_B, MAP_OF_A_TO_B), MAP_OF_A_TO_B, False, Metered(insert_all)),
-            Overload("@mapInsert_map_key_value", (MAP_OF_A_TO_B, A, B), MAP_OF_A_TO_B, False, Metered(insert)),
-        ),
-    ),
+    overload("optional.of", "optional_of", "A -> optional_type(A)", OptionalValue),
+    overload("optional.ofNonZeroValue", "optional_ofNonZeroValue", "A -> optional_type(A)", of_non_zero),
+    overload("optional.none", "optional_none", "-> optional_type(A)", lambda: NONE),
+    overload("optional.unwrap", "optional_unwrap", "list(optional_type(A)) -> list(A)", unwrap),
+    overload(".unwrapOpt", "optional_unwrapOpt", "list(optional_type(A)) -> list(A)", unwrap),
+    overload(".hasValue", "optional_hasValue", "optional_type(A) -> bool", lambda optional: optional is not NONE),
+    overload(".value", "optional_value", "optional_type(A) -> A", value_of),
+    overload(".or", OR, "optional_type(A), optional_type(A) -> optional_type(A)"),
+    overload(".orValue", OR_VALUE, "optional_type(A), A -> A"),
+    overload(".first", "list_first", "list(A) -> optional_type(A)", first),
+    overload(".last", "list_last", "list(A) -> optional_type(A)", last),
+    overload(ast.MAP_INSERT, "@mapInsert_map_map", "map(A, B), map(A, B) -> map(A, B)", Metered(insert_all)),
+    overload(ast.MAP_INSERT, "@mapInsert_map_key_value", "map(A, B), A, B -> map(A, B)", Metered(insert)),
 )

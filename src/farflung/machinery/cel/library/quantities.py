@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from farflung.machinery.cel.language.declarations import Function, Overload
-from farflung.machinery.cel.language.types import BOOL, DOUBLE, INT, STRING
-from farflung.machinery.cel.language.types import QUANTITY as QUANTITY_TYPE
+from farflung.machinery.cel.language.declarations import Function, overload
 from farflung.machinery.cel.language.values import LEAST_INT, MOST_INT, EvaluationError
 from farflung.machinery.cel.library import costs
 from farflung.machinery.quantity import EXPONENT, ONE, Quantity, QuantityError, parse
@@ -35,14 +33,6 @@ def compare_to(quantity: Quantity, other: Quantity) -> int:
     return (quantity.nanos > other.nanos) - (quantity.nanos < other.nanos)
 
 
-def is_greater(quantity: Quantity, other: Quantity) -> bool:
-    return quantity.nanos > other.nanos
-
-
-def is_less(quantity: Quantity, other: Quantity) -> bool:
-    return quantity.nanos < other.nanos
-
-
 def is_integer(quantity: Quantity) -> bool:
     return quantity.nanos % ONE == 0 and LEAST_INT <= quantity.nanos // ONE <= MOST_INT
 
@@ -60,41 +50,42 @@ def as_float(quantity: Quantity) -> float:
         return float("inf") if quantity.nanos > 0 else float("-inf")
 
 
-def add_int(quantity: Quantity, number: int) -> Quantity:
-    return quantity + Quantity(number * ONE, EXPONENT)
-
-
-def subtract_int(quantity: Quantity, number: int) -> Quantity:
-    return quantity - Quantity(number * ONE, EXPONENT)
-
-
-_TWO: Final = (QUANTITY_TYPE, QUANTITY_TYPE)
-_WITH_INT: Final = (QUANTITY_TYPE, INT)
-
 LIBRARY: Final[tuple[Function, ...]] = (
-    Function(
-        "quantity", (Overload("string_to_quantity", (STRING,), QUANTITY_TYPE, False, to_quantity, costs.of_text),)
+    overload("quantity", "string_to_quantity", "string -> kubernetes.Quantity", to_quantity, costs.of_text),
+    overload("isQuantity", "is_quantity_string", "string -> bool", is_quantity, costs.of_text),
+    overload("sign", "quantity_sign", "kubernetes.Quantity -> int", sign),
+    overload(
+        ".isGreaterThan",
+        "quantity_is_greater_than",
+        "kubernetes.Quantity, kubernetes.Quantity -> bool",
+        lambda one, other: one.nanos > other.nanos,
     ),
-    Function("isQuantity", (Overload("is_quantity_string", (STRING,), BOOL, False, is_quantity, costs.of_text),)),
-    Function("sign", (Overload("quantity_sign", (QUANTITY_TYPE,), INT, False, sign),)),
-    Function("isGreaterThan", (Overload("quantity_is_greater_than", _TWO, BOOL, True, is_greater),)),
-    Function("isLessThan", (Overload("quantity_is_less_than", _TWO, BOOL, True, is_less),)),
-    Function("compareTo", (Overload("quantity_compare_to", _TWO, INT, True, compare_to),)),
-    Function("asApproximateFloat", (Overload("quantity_get_float", (QUANTITY_TYPE,), DOUBLE, True, as_float),)),
-    Function("asInteger", (Overload("quantity_get_int", (QUANTITY_TYPE,), INT, True, as_integer),)),
-    Function("isInteger", (Overload("quantity_is_integer", (QUANTITY_TYPE,), BOOL, True, is_integer),)),
-    Function(
-        "add",
-        (
-            Overload("quantity_add", _TWO, QUANTITY_TYPE, True, Quantity.__add__),
-            Overload("quantity_add_int", _WITH_INT, QUANTITY_TYPE, True, add_int),
-        ),
+    overload(
+        ".isLessThan",
+        "quantity_is_less_than",
+        "kubernetes.Quantity, kubernetes.Quantity -> bool",
+        lambda one, other: one.nanos < other.nanos,
     ),
-    Function(
-        "sub",
-        (
-            Overload("quantity_sub", _TWO, QUANTITY_TYPE, True, Quantity.__sub__),
-            Overload("quantity_sub_int", _WITH_INT, QUANTITY_TYPE, True, subtract_int),
-        ),
+    overload(".compareTo", "quantity_compare_to", "kubernetes.Quantity, kubernetes.Quantity -> int", compare_to),
+    overload(".asApproximateFloat", "quantity_get_float", "kubernetes.Quantity -> double", as_float),
+    overload(".asInteger", "quantity_get_int", "kubernetes.Quantity -> int", as_integer),
+    overload(".isInteger", "quantity_is_integer", "kubernetes.Quantity -> bool", is_integer),
+    overload(
+        ".add", "quantity_add", "kubernetes.Quantity, kubernetes.Quantity -> kubernetes.Quantity", Quantity.__add__
+    ),
+    overload(
+        ".add",
+        "quantity_add_int",
+        "kubernetes.Quantity, int -> kubernetes.Quantity",
+        lambda one, number: one + Quantity(number * ONE, EXPONENT),
+    ),
+    overload(
+        ".sub", "quantity_sub", "kubernetes.Quantity, kubernetes.Quantity -> kubernetes.Quantity", Quantity.__sub__
+    ),
+    overload(
+        ".sub",
+        "quantity_sub_int",
+        "kubernetes.Quantity, int -> kubernetes.Quantity",
+        lambda one, number: one - Quantity(number * ONE, EXPONENT),
     ),
 )

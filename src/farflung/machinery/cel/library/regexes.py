@@ -7,11 +7,9 @@ from typing import Any, Final, Protocol
 import re2
 
 from farflung.machinery.cel.language.budget import Meter, Metered
-from farflung.machinery.cel.language.declarations import Function, Overload
-from farflung.machinery.cel.language.types import BOOL, INT, STRING
+from farflung.machinery.cel.language.declarations import Function, overload
 from farflung.machinery.cel.language.values import EvaluationError
 from farflung.machinery.cel.library import costs
-from farflung.machinery.cel.library.strings import LIST_OF_STRING
 
 _MEMORY: Final = 2 << 20  #: of one compiled pattern
 _STEPS_A_UNIT: Final = 4  #: of RE2's slowest machine, which it seldom needs
@@ -142,29 +140,17 @@ WITH_COMPILED: Final = {
 }
 
 _MATCHES: Final = Metered(matches)
-_TWO: Final = (STRING, STRING)
 
 LIBRARY: Final[tuple[Function, ...]] = (
-    Function(
-        "matches",
-        (
-            Overload("matches", _TWO, BOOL, False, _MATCHES, costs.of_match),
-            Overload("matches_string", _TWO, BOOL, True, _MATCHES, costs.of_match),
-        ),
-    ),
-    Function("find", (Overload("string_find_string", _TWO, STRING, True, Metered(find), costs.of_match),)),
-    Function(
-        "findAll",
-        (
-            Overload("string_find_all_string", _TWO, LIST_OF_STRING, True, Metered(find_all), costs.of_match),
-            Overload(
-                "string_find_all_string_int",
-                (STRING, STRING, INT),
-                LIST_OF_STRING,
-                True,
-                Metered(find_all),
-                costs.of_match,
-            ),
-        ),
+    overload("matches", "matches", "string, string -> bool", _MATCHES, costs.of_match),
+    overload(".matches", "matches_string", "string, string -> bool", _MATCHES, costs.of_match),
+    overload(".find", "string_find_string", "string, string -> string", Metered(find), costs.of_match),
+    overload(".findAll", "string_find_all_string", "string, string -> list(string)", Metered(find_all), costs.of_match),
+    overload(
+        ".findAll",
+        "string_find_all_string_int",
+        "string, string, int -> list(string)",
+        Metered(find_all),
+        costs.of_match,
     ),
 )

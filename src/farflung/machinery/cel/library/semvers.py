@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, Final
 
-from farflung.machinery.cel.language.declarations import Function, Overload
-from farflung.machinery.cel.language.types import BOOL, INT, STRING
+from farflung.machinery.cel.language.declarations import Function, overload
 from farflung.machinery.cel.language.types import SEMVER as SEMVER_TYPE
 from farflung.machinery.cel.language.values import MOST_UINT, EvaluationError
 from farflung.machinery.cel.library import costs
@@ -122,28 +121,25 @@ def compare_to(version: Semver, other: Semver) -> int:
     return (version.order > other.order) - (version.order < other.order)
 
 
-_TWO: Final = (SEMVER_TYPE, SEMVER_TYPE)
-_ONE: Final = (SEMVER_TYPE,)
-
 LIBRARY: Final[tuple[Function, ...]] = (
-    Function(
-        "semver",
-        (
-            Overload("string_to_semver", (STRING,), SEMVER_TYPE, False, to_semver, costs.of_text),
-            Overload("string_bool_to_semver", (STRING, BOOL), SEMVER_TYPE, False, to_semver, costs.of_text),
-        ),
+    overload("semver", "string_to_semver", "string -> kubernetes.Semver", to_semver, costs.of_text),
+    overload("semver", "string_bool_to_semver", "string, bool -> kubernetes.Semver", to_semver, costs.of_text),
+    overload("isSemver", "is_semver_string", "string -> bool", is_semver, costs.of_text),
+    overload("isSemver", "is_semver_string_bool", "string, bool -> bool", is_semver, costs.of_text),
+    overload(
+        ".isGreaterThan",
+        "semver_is_greater_than",
+        "kubernetes.Semver, kubernetes.Semver -> bool",
+        lambda a, b: a.order > b.order,
     ),
-    Function(
-        "isSemver",
-        (
-            Overload("is_semver_string", (STRING,), BOOL, False, is_semver, costs.of_text),
-            Overload("is_semver_string_bool", (STRING, BOOL), BOOL, False, is_semver, costs.of_text),
-        ),
+    overload(
+        ".isLessThan",
+        "semver_is_less_than",
+        "kubernetes.Semver, kubernetes.Semver -> bool",
+        lambda a, b: a.order < b.order,
     ),
-    Function("isGreaterThan", (Overload("semver_is_greater_than", _TWO, BOOL, True, lambda a, b: a.order > b.order),)),
-    Function("isLessThan", (Overload("semver_is_less_than", _TWO, BOOL, True, lambda a, b: a.order < b.order),)),
-    Function("compareTo", (Overload("semver_compare_to", _TWO, INT, True, compare_to),)),
-    Function("major", (Overload("semver_major", _ONE, INT, True, lambda version: version.major),)),
-    Function("minor", (Overload("semver_minor", _ONE, INT, True, lambda version: version.minor),)),
-    Function("patch", (Overload("semver_patch", _ONE, INT, True, lambda version: version.patch),)),
+    overload(".compareTo", "semver_compare_to", "kubernetes.Semver, kubernetes.Semver -> int", compare_to),
+    overload(".major", "semver_major", "kubernetes.Semver -> int", lambda version: version.major),
+    overload(".minor", "semver_minor", "kubernetes.Semver -> int", lambda version: version.minor),
+    overload(".patch", "semver_patch", "kubernetes.Semver -> int", lambda version: version.patch),
 )

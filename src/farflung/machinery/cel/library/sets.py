@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from farflung.machinery.cel.language.budget import STEP, Meter, Metered
-from farflung.machinery.cel.language.declarations import Function, Overload
+from farflung.machinery.cel.language.declarations import Function, overload
 from farflung.machinery.cel.language.equality import is_member
-from farflung.machinery.cel.language.types import BOOL, LIST_OF_A
 from farflung.machinery.cel.library import costs
 
 
@@ -32,18 +31,16 @@ def intersects(meter: Meter, elements: list[Any], others: list[Any]) -> bool:
     return False
 
 
-_TWO: Final = (LIST_OF_A, LIST_OF_A)
-
 LIBRARY: Final[tuple[Function, ...]] = (
-    Function(
-        "sets.contains", (Overload("list_sets_contains_list", _TWO, BOOL, False, Metered(contains), costs.of_sets),)
-    ),
-    Function(
+    overload("sets.contains", "list_sets_contains_list", "list(A), list(A) -> bool", Metered(contains), costs.of_sets),
+    overload(
         "sets.equivalent",
-        (Overload("list_sets_equivalent_list", _TWO, BOOL, False, Metered(equivalent), costs.of_sets_both_ways),),
+        "list_sets_equivalent_list",
+        "list(A), list(A) -> bool",
+        Metered(equivalent),
+        costs.of_sets_both_ways,
     ),
-    Function(
-        "sets.intersects",
-        (Overload("list_sets_intersects_list", _TWO, BOOL, False, Metered(intersects), costs.of_sets),),
+    overload(
+        "sets.intersects", "list_sets_intersects_list", "list(A), list(A) -> bool", Metered(intersects), costs.of_sets
     ),
 )

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from typing import Any, Final
 
 from farflung.machinery.cel.language.budget import SLOW, Meter, Metered
-from farflung.machinery.cel.language.declarations import Function, Overload
-from farflung.machinery.cel.language.types import BOOL, INT, LIST_OF_DYN, STRING, list_of
+from farflung.machinery.cel.language.declarations import Function, overload
 from farflung.machinery.cel.language.values import EvaluationError, no_such_overload
 from farflung.machinery.cel.library import costs
 from farflung.machinery.cel.library.string_format import format_text
-
-LIST_OF_STRING: Final = list_of(STRING)
 
 #: white space in Go
 SPACE: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
@@ -44,20 +42,12 @@ def char_at(text: str, index: int) -> str:
     return text[index : index + 1]
 
 
-def index_of(text: str, part: str) -> int:
-    return text.find(part)
-
-
 def index_of_from(text: str, part: str, offset: int) -> int:
     if not part:
         return offset
     if offset < 0:
         raise _out_of_range(offset)
     return text.find(part, offset)
-
-
-def last_index_of(text: str, part: str) -> int:
-    return text.rfind(part)
 
 
 def last_index_of_until(text: str, part: str, offset: int) -> int:
@@ -77,11 +67,7 @@ def upper_ascii(text: str) -> str:
     return text.upper() if text.isascii() else text.translate(_UPPER)
 
 
-def replace(meter: Meter, text: str, old: str, new: str) -> str:
-    return replace_some(meter, text, old, new, -1)
-
-
-def replace_some(meter: Meter, text: str, old: str, new: str, most: int) -> str:
+def replace(meter: Meter, text: str, old: str, new: str, most: int = -1) -> str:
     times = text.count(old)
     if most >= 0:
         times = min(times, most)
@@ -89,11 +75,7 @@ def replace_some(meter: Meter, text: str, old: str, new: str, most: int) -> str:
     return text.replace(old, new, max(most, -1))
 
 
-def split(meter: Meter, text: str, separator: str) -> list[str]:
-    return split_some(meter, text, separator, -1)
-
-
-def split_some(meter: Meter, text: str, separator: str, most: int) -> list[str]:
+def split(meter: Meter, text: str, separator: str, most: int = -1) -> list[str]:
     """At most this many parts; negative: all parts."""
     if most == 0:
         return []
@@ -120,15 +102,7 @@ def substring_between(text: str, start: int, end: int) -> str:
     return text[start:end]
 
 
-def trim(text: str) -> str:
-    return text.strip(SPACE)
-
-
-def join(meter: Meter, texts: list[Any]) -> str:
-    return join_with(meter, texts, "")
-
-
-def join_with(meter: Meter, texts: list[Any], separator: str) -> str:
+def join(meter: Meter, texts: list[Any], separator: str = "") -> str:
     try:
         meter.work(sum(map(len, texts)) + len(separator) * len(texts))
         return separator.join(texts)
@@ -136,91 +110,51 @@ def join_with(meter: Meter, texts: list[Any], separator: str) -> str:
         raise no_such_overload() from None
 
 
-def reverse(text: str) -> str:
-    return text[::-1]
-
-
 def quote(meter: Meter, text: str) -> str:
     meter.work(SLOW * len(text))
     return f'"{_SURROGATE.sub(chr(0xFFFD), text).translate(_TO_QUOTE)}"'
 
 
-def contains(text: str, part: str) -> bool:
-    return part in text
-
-
-def _member(id: str, arguments: tuple[Any, ...], result: Any, implementation: Any, cost: Any = None) -> Overload:
-    return Overload(id, arguments, result, True, implementation, cost)
-
-
 LIBRARY: Final[tuple[Function, ...]] = (
-    Function("contains", (_member("contains_string", (STRING, STRING), BOOL, contains, costs.of_product),)),
-    Function("startsWith", (_member("starts_with_string", (STRING, STRING), BOOL, str.startswith, costs.of_text),)),
-    Function("endsWith", (_member("ends_with_string", (STRING, STRING), BOOL, str.endswith, costs.of_text),)),
-    Function("charAt", (_member("string_char_at_int", (STRING, INT), STRING, char_at),)),
-    Function(
-        "indexOf",
-        (
-            _member("string_index_of_string", (STRING, STRING), INT, index_of, costs.of_tree),
-            _member("string_index_of_string_int", (STRING, STRING, INT), INT, index_of_from, costs.of_tree),
-        ),
+    overload(".contains", "contains_string", "string, string -> bool", operator.contains, costs.of_product),
+    overload(".startsWith", "starts_with_string", "string, string -> bool", str.startswith, costs.of_text),
+    overload(".endsWith", "ends_with_string", "string, string -> bool", str.endswith, costs.of_text),
+    overload(".charAt", "string_char_at_int", "string, int -> string", char_at),
+    overload(".indexOf", "string_index_of_string", "string, string -> int", str.find, costs.of_tree),
+    overload(".indexOf", "string_index_of_string_int", "string, string, int -> int", index_of_from, costs.of_tree),
+    overload(".lastIndexOf", "string_last_index_of_string", "string, string -> int", str.rfind, costs.of_tree),
+    overload(
+        ".lastIndexOf",
+        "string_last_index_of_string_int",
+        "string, string, int -> int",
+        last_index_of_until,
+        costs.of_tree,
     ),
-    Function(
-        "lastIndexOf",
-        (
-            _member("string_last_index_of_string", (STRING, STRING), INT, last_index_of, costs.of_tree),
-            _member("string_last_index_of_string_int", (STRING, STRING, INT), INT, last_index_of_until, costs.of_tree),
-        ),
+    overload(".lowerAscii", "string_lower_ascii", "string -> string", lower_ascii, costs.of_text),
+    overload(".upperAscii", "string_upper_ascii", "string -> string", upper_ascii, costs.of_text),
+    overload(
+        ".replace",
+        "string_replace_string_string",
+        "string, string, string -> string",
+        Metered(replace),
+        costs.of_text_twice,
     ),
-    Function("lowerAscii", (_member("string_lower_ascii", (STRING,), STRING, lower_ascii, costs.of_text),)),
-    Function("upperAscii", (_member("string_upper_ascii", (STRING,), STRING, upper_ascii, costs.of_text),)),
-    Function(
-        "replace",
-        (
-            _member(
-                "string_replace_string_string",
-                (STRING, STRING, STRING),
-                STRING,
-                Metered(replace),
-                costs.of_text_twice,
-            ),
-            _member(
-                "string_replace_string_string_int",
-                (STRING, STRING, STRING, INT),
-                STRING,
-                Metered(replace_some),
-                costs.of_text_twice,
-            ),
-        ),
+    overload(
+        ".replace",
+        "string_replace_string_string_int",
+        "string, string, string, int -> string",
+        Metered(replace),
+        costs.of_text_twice,
     ),
-    Function(
-        "split",
-        (
-            _member("string_split_string", (STRING, STRING), LIST_OF_STRING, Metered(split), costs.of_text_twice),
-            _member(
-                "string_split_string_int",
-                (STRING, STRING, INT),
-                LIST_OF_STRING,
-                Metered(split_some),
-                costs.of_text_twice,
-            ),
-        ),
+    overload(".split", "string_split_string", "string, string -> list(string)", Metered(split), costs.of_text_twice),
+    overload(
+        ".split", "string_split_string_int", "string, string, int -> list(string)", Metered(split), costs.of_text_twice
     ),
-    Function(
-        "substring",
-        (
-            _member("string_substring_int", (STRING, INT), STRING, substring, costs.of_text),
-            _member("string_substring_int_int", (STRING, INT, INT), STRING, substring_between, costs.of_text),
-        ),
-    ),
-    Function("trim", (_member("string_trim", (STRING,), STRING, trim, costs.of_text),)),
-    Function(
-        "join",
-        (
-            _member("list_join", (LIST_OF_STRING,), STRING, Metered(join), costs.of_joined),
-            _member("list_join_string", (LIST_OF_STRING, STRING), STRING, Metered(join_with), costs.of_joined),
-        ),
-    ),
-    Function("format", (_member("string_format", (STRING, LIST_OF_DYN), STRING, Metered(format_text)),)),
-    Function("strings.quote", (Overload("strings_quote", (STRING,), STRING, False, Metered(quote)),)),
+    overload(".substring", "string_substring_int", "string, int -> string", substring, costs.of_text),
+    overload(".substring", "string_substring_int_int", "string, int, int -> string", substring_between, costs.of_text),
+    overload(".trim", "string_trim", "string -> string", lambda text: text.strip(SPACE), costs.of_text),
+    overload(".join", "list_join", "list(string) -> string", Metered(join), costs.of_joined),
+    overload(".join", "list_join_string", "list(string), string -> string", Metered(join), costs.of_joined),
+    overload(".format", "string_format", "string, list(dyn) -> string", Metered(format_text)),
+    overload("strings.quote", "strings_quote", "string -> string", Metered(quote)),
 )

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from farflung.machinery.cel.language.budget import SLOW, Meter, Metered
-from farflung.machinery.cel.language.declarations import Function, Overload
-from farflung.machinery.cel.language.types import BOOL, STRING, Type, map_of
+from farflung.machinery.cel.language.declarations import Function, overload
 from farflung.machinery.cel.language.types import URL as URL_TYPE
 from farflung.machinery.cel.language.values import EvaluationError
 from farflung.machinery.cel.library import costs
-from farflung.machinery.cel.library.strings import LIST_OF_STRING
 from farflung.machinery.errors import go_quote
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
@@ -172,18 +170,13 @@ def query_of(meter: Meter, url: URL) -> dict[str, list[str]]:
     return url.values()
 
 
-def _getter(name: str, id: str, result: Type, implementation: object) -> Function:
-    assert callable(implementation)
-    return Function(name, (Overload(id, (URL_TYPE,), result, True, implementation),))
-
-
 LIBRARY: Final[tuple[Function, ...]] = (
-    Function("url", (Overload("string_to_url", (STRING,), URL_TYPE, False, to_url, costs.of_text),)),
-    Function("isURL", (Overload("is_url_string", (STRING,), BOOL, False, Metered(is_url)),)),
-    _getter("getScheme", "url_get_scheme", STRING, lambda url: url.scheme),
-    _getter("getHost", "url_get_host", STRING, lambda url: url.host),
-    _getter("getHostname", "url_get_hostname", STRING, lambda url: url.hostname),
-    _getter("getPort", "url_get_port", STRING, lambda url: url.port),
-    _getter("getEscapedPath", "url_get_escaped_path", STRING, lambda url: url.path),
-    _getter("getQuery", "url_get_query", map_of(STRING, LIST_OF_STRING), Metered(query_of)),
+    overload("url", "string_to_url", "string -> kubernetes.URL", to_url, costs.of_text),
+    overload("isURL", "is_url_string", "string -> bool", Metered(is_url)),
+    overload(".getScheme", "url_get_scheme", "kubernetes.URL -> string", lambda url: url.scheme),
+    overload(".getHost", "url_get_host", "kubernetes.URL -> string", lambda url: url.host),
+    overload(".getHostname", "url_get_hostname", "kubernetes.URL -> string", lambda url: url.hostname),
+    overload(".getPort", "url_get_port", "kubernetes.URL -> string", lambda url: url.port),
+    overload(".getEscapedPath", "url_get_escaped_path", "kubernetes.URL -> string", lambda url: url.path),
+    overload(".getQuery", "url_get_query", "kubernetes.URL -> map(string, list(string))", Metered(query_of)),
 )
