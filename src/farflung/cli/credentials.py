@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from farflung.cli.plugins.commands import CommandError
+from farflung.cli.plugins.kubeconfig import USERS, load
 from farflung.hub.auth.static_tokens import TokenRecord, read_tokens, token_hash, write_tokens
 from farflung.hub.request.user import ADMINISTRATORS, AUTHENTICATED
-from farflung.lib import yaml_loader
 from farflung.lib.files import locked, write_private
 from farflung.lib.ids import Uids, new_token
 
@@ -44,7 +45,7 @@ def ensure_tokens(directory: Path, administrators: Sequence[Administrator], now:
     path = directory / TOKENS
     with locked(directory):
         tokens = read_tokens(path)
-        kept = _kept_tokens(directory / KUBECONFIG)
+        kept = _kept_tokens(directory / KUBECONFIG, administrators)
         good = {one.name: kept[one.name] for one in administrators if is_theirs(kept.get(one.name), one, tokens)}
         for one in administrators:
             if one.name not in good:
@@ -61,14 +62,14 @@ def is_theirs(token: str | None, administrator: Administrator, tokens: Mapping[s
     return found is not None and found.name == administrator.name
 
 
-def _kept_tokens(kubeconfig: Path) -> dict[str, str]:
+def _kept_tokens(kubeconfig: Path, administrators: Sequence[Administrator]) -> dict[str, str]:
     """Tokens by user in a kubeconfig; empty if it cannot be read."""
     try:
-        users = yaml_loader.load(kubeconfig.read_bytes())["users"]
-        found = [(user.get("name"), (user.get("user") or {}).get("token")) for user in users]
-    except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError):
+        found = {one.name: load([kubeconfig]).find(USERS, one.name) for one in administrators}
+    except CommandError:
         return {}
-    return {name: token for name, token in found if isinstance(name, str) and isinstance(token, str)}
+    tokens = {name: entry.body.get("token") for name, entry in found.items() if entry is not None}
+    return {name: token for name, token in tokens.items() if isinstance(token, str)}
 
 
 def url_of(host: str, port: int) -> str:

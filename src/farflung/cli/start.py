@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import yaml
-
 from farflung.cli.credentials import KUBECONFIG, Administrator, KubeconfigContext, cluster_at, whole_kubeconfig
+from farflung.cli.plugins import kubeconfig as kubeconfig_files
+from farflung.cli.plugins.commands import CommandError
 from farflung.cli.plugins.contexts import CURRENT, PREVIOUS
+from farflung.cli.plugins.session import parse_server
 from farflung.hub.request.user import ADMINISTRATORS, AUTHENTICATED
 from farflung.hub.tenancy import bootstrap
 from farflung.hub.tenancy.workspace_authorizer import OPERATORS
-from farflung.inspect import fields
-from farflung.lib import yaml_loader
 from farflung.lib.files import write_private
 from farflung.lib.supervisor import kept_running
 from farflung.machines.files.scheduler_files import SchedulerFiles
@@ -71,9 +69,6 @@ def options(
     return [*where, *identity, *guard, "--stale-after", str(stale_after), *files.options(), *kept, *logging]
 
 
-WORKSPACE: Final = re.compile(r"/clusters/([a-z0-9][a-z0-9:-]*)")
-
-
 class KeptContext(NamedTuple):
     context: str  #: CURRENT or PREVIOUS
     user: str
@@ -83,21 +78,23 @@ class KeptContext(NamedTuple):
 def kept_workspaces(kubeconfig: Path, users: Collection[str]) -> tuple[list[KeptContext], bool]:
     """Contexts of `kubectl ws` for this hub and these users; and whether one is current."""
     try:
-        found = yaml_loader.load(kubeconfig.read_bytes())
-    except (OSError, yaml.YAMLError):
+        found = kubeconfig_files.load([kubeconfig])
+    except CommandError:
         return [], False
     kept = [one for one in _kept_contexts(found) if one.user in users]
-    is_there = fields.text(found, "current-context") == CURRENT and any(one.context == CURRENT for one in kept)
+    is_there = found.current_context == CURRENT and any(one.context == CURRENT for one in kept)
     return kept, is_there
 
 
-def _kept_contexts(kubeconfig: Any) -> Iterator[KeptContext]:
-    servers = {fields.text(one, "name"): one for one in fields.objects(kubeconfig, "clusters")}
-    contexts = {fields.text(one, "name"): one for one in fields.objects(kubeconfig, "contexts")}
-    base = fields.text(servers.get("base"), "cluster", "server")
+def _kept_contexts(kubeconfig: kubeconfig_files.Kubeconfig) -> Iterator[KeptContext]:
+    base = _server(kubeconfig, "base")
     for name in (CURRENT, PREVIOUS):
-        context = contexts.get(name)
-        server = fields.text(servers.get(fields.text(context, "context", "cluster")), "cluster", "server")
-        found = WORKSPACE.fullmatch(server.removeprefix(base)) if base and server.startswith(base) else None
-        if found is not None:
-            yield KeptContext(name, fields.text(context, "context", "user"), found[1])
+        context = kubeconfig.find(kubeconfig_files.CONTEXTS, name)
+        location = None if context is None else parse_server(_server(kubeconfig, context.body.get("cluster")))
+        if context is not None and location is not None and location.base == base:
+            yield KeptContext(name, str(context.body.get("user", "")), location.path)
+
+
+def _server(kubeconfig: kubeconfig_files.Kubeconfig, cluster: Any) -> str:
+    found = kubeconfig.find(kubeconfig_files.CLUSTERS, cluster) if isinstance(cluster, str) else None
+    return "" if found is None else str(found.body.get("server", ""))

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import ipaddress
-import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 import click
@@ -19,7 +16,7 @@ from farflung.cli import tokens
 from farflung.cli.connection import CLUSTERS, describe_error, modify
 from farflung.cli.settings import ManifestOptions, ServerOptions
 from farflung.client.errors import KubeconfigError
-from farflung.client.kubeconfig import files_of_environment, load, merge
+from farflung.client.kubeconfig import load
 from farflung.lib.files import write_private
 from farflung.lib.version import __version__
 from farflung.machinery.names import dns_label, label_value, qualified_name
@@ -128,38 +125,16 @@ def labels_of(texts: Iterable[str]) -> Mapping[str, str]:
 def server_of(connection: ServerOptions, url: str) -> MailboxServer:
     """The server of the kubeconfig, without a workspace.  `url`: another URL of it."""
     try:
-        address = load(connection.kubeconfig or None, context=connection.context).server
-        section = _cluster_section(connection)
-        authority = _authority(section)
+        known = load(connection.kubeconfig or None, context=connection.context)
     except KubeconfigError as error:
         raise click.ClickException(describe_error(error)) from None
+    address = known.server
     if url:
         parts = urlsplit(url)
         if parts.scheme != "https" or not parts.netloc or "@" in parts.netloc or parts.path.strip("/") or parts.query:
             raise click.BadParameter(f"{url!r} is not of the form https://HOST:PORT", param_hint="'--server'")
         address = f"https://{parts.netloc}"
-    name = section.get("tls-server-name")
-    insecure = section.get("insecure-skip-tls-verify") is True
-    return MailboxServer(address, authority, name if isinstance(name, str) else "", insecure)
-
-
-def _cluster_section(connection: ServerOptions) -> Mapping[str, Any]:
-    """Empty in a Pod, which has no kubeconfig."""
-    files = [Path(connection.kubeconfig)] if connection.kubeconfig else files_of_environment(os.environ)
-    merged = merge(files)
-    context = merged.contexts.get(connection.context or merged.current, {})
-    return merged.clusters.get(str(context.get("cluster")), {})
-
-
-def _authority(section: Mapping[str, Any]) -> bytes:
-    try:
-        if data := section.get("certificate-authority-data"):
-            return base64.b64decode(str(data), validate=True)
-        if file := section.get("certificate-authority"):
-            return (Path(section.get("", ".")) / str(file)).read_bytes()
-    except (binascii.Error, ValueError, OSError) as error:
-        raise KubeconfigError(f"cannot read the certificate-authority of the kubeconfig: {error}") from None
-    return b""
+    return MailboxServer(address, known.authority, known.server_name or "", known.insecure)
 
 
 def is_loopback(url: str) -> bool:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-import yaml
 
 from farflung.cli.credentials import KUBECONFIG, TOKENS, kubeconfig
+from farflung.cli.plugins.commands import CommandError
+from farflung.cli.plugins.kubeconfig import CLUSTERS, load
 from farflung.hub.auth.static_tokens import TokenRecord, read_tokens, token_hash, write_tokens
-from farflung.lib import yaml_loader
 from farflung.lib.files import locked
 from farflung.lib.ids import new_token
 from farflung.machinery.times import human
@@ -82,11 +82,12 @@ def create(directory: Path, name: str, groups: Sequence[str], lasting: timedelta
 def known_cluster(path: Path) -> dict[str, Any]:
     """URL and CA of the hub, from the administrator's kubeconfig."""
     try:
-        clusters = yaml_loader.load(path.read_bytes())["clusters"]
-        cluster: dict[str, Any] = next(one["cluster"] for one in clusters if one["name"] == "root")
-    except (OSError, yaml.YAMLError, KeyError, TypeError, StopIteration):
-        raise click.ClickException(f"{path} has no URL of the hub; start the hub to create it again") from None
-    return cluster
+        found = load([path]).find(CLUSTERS, "root")
+    except CommandError:
+        found = None
+    if found is None:
+        raise click.ClickException(f"{path} has no URL of the hub; start the hub to create it again")
+    return found.body
 
 
 def listed(directory: Path) -> Iterator[list[str]]:

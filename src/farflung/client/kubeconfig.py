@@ -60,6 +60,7 @@ class ClientConfig:
     trusting: Callable[[bytes], ssl.SSLContext | None] = lambda authority: None  #: `tls` with other authorities
     files: tuple[Path, ...] = ()  #: with its certificates
     has_plugin: bool = False  #: an exec plugin may present a certificate
+    insecure: bool = False  #: no certificate is verified
 
     def transport(self) -> HttpTransport:
         """Must be called in a running event loop."""
@@ -297,6 +298,7 @@ def _access(cluster: Section, user: Section, namespace: str) -> ClientConfig:
         trusting=lambda authority: _tls(cluster, user, authority),
         files=tuple(_certificate_files(cluster, user)),
         has_plugin=bool(user.get("exec")),
+        insecure=is_insecure(cluster),
     )
 
 
