@@ -21,7 +21,7 @@ from farflung.cli.plugins.kubeconfig import change_files, load
 from farflung.cli.settings import ControllerOptions, FileOptions
 from farflung.hub.auth.static_tokens import read_tokens, token_hash
 from farflung.machines.files.scheduler_files import SchedulerFiles
-from farflung.placement.guard import USUAL, WithdrawalLimits
+from farflung.placement.guard import DEFAULT_LIMITS, WithdrawalLimits
 from farflung.store.base import Unusable
 
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -169,7 +169,7 @@ def test_controllers_are_told_how_much_they_may_withdraw_at_once_and_what_is_sta
         20, 3
     )
     usual = main.commands["start"].make_context("start", [])
-    assert WithdrawalLimits(usual.params["max_withdraw"], usual.params["max_withdraw_number"]) == USUAL
+    assert WithdrawalLimits(usual.params["max_withdraw"], usual.params["max_withdraw_number"]) == DEFAULT_LIMITS
 
 
 def test_controllers_are_told_the_files_of_the_global_scheduler_but_serve_no_other_hub(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_controllers_are_told_the_files_of_the_global_scheduler_but_serve_no_oth
     policy.write_text("predicates: [{name: Flavor}]")
     (tmp_path / "conf.yaml").write_text("scheduler_policy_file: nowhere\nmaster: https://elsewhere\nkubeconfig: other")
     files = SchedulerFiles(str(tmp_path), str(policy))
-    told = start.options(tmp_path / KUBECONFIG, USUAL, 30.0, files, verbose=False)
+    told = start.options(tmp_path / KUBECONFIG, DEFAULT_LIMITS, 30.0, files, verbose=False)
     context = main.commands["controllers"].make_context("controllers", told)
     given = context.params
     settings = read_settings(

@@ -209,7 +209,7 @@ async def run_scheduler(fail_at: int, *, late: bool = False) -> Outcome:
     reviewing.cancel()
     assert made.rebuilder.clean.is_set()
     key = ObjectKey("w", "p")
-    resolution = made._triggers.engine.resolve(key, frozenset())
+    resolution = made._resolver.resolve(key, frozenset())
     state = resolution.destinations, list(made._triggers.slices(key)), len(made.controller.queue)
     return calls[0], made.rebuilder.tally.successes, state
 

@@ -13,7 +13,7 @@ def fleet(size: int, *things: str) -> dict[int, frozenset[str]]:
 
 
 @pytest.mark.parametrize(
-    ("having", "losing", "is_held"),
+    ("total", "affected", "is_held"),
     [
         (10, 10, False),  # not more than ten
         (11, 11, True),
@@ -27,12 +27,12 @@ def fleet(size: int, *things: str) -> dict[int, frozenset[str]]:
         (0, 0, False),
     ],
 )
-def test_more_than_half_and_more_than_ten_are_held(having: int, losing: int, is_held: bool) -> None:
-    losses = fleet(losing, "a")
-    verdict = check_withdrawal(losses, having, confirmed=False)
-    assert (verdict.losing, verdict.having) == (losing, having)
+def test_more_than_half_and_more_than_ten_are_held(total: int, affected: int, is_held: bool) -> None:
+    losses = fleet(affected, "a")
+    verdict = check_withdrawal(losses, total, confirmed=False)
+    assert (verdict.affected, verdict.total) == (affected, total)
     assert dict(verdict.held) == (losses if is_held else {})
-    assert not check_withdrawal(losses, having, confirmed=True).held
+    assert not check_withdrawal(losses, total, confirmed=True).held
 
 
 def test_limits_can_be_drawn_elsewhere() -> None:
@@ -52,7 +52,7 @@ def test_what_is_held_says_how_to_go_on_and_what_is_not_says_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "generation", "losing", "confirmed"),
+    ("value", "generation", "affected", "confirmed"),
     [
         ("7/20", 7, 20, True),
         ("7/20", 7, 3, True),
@@ -69,10 +69,10 @@ def test_what_is_held_says_how_to_go_on_and_what_is_not_says_nothing() -> None:
     ],
 )
 def test_only_what_the_present_spec_takes_from_so_many_is_confirmed(
-    value: str, generation: int, losing: int, confirmed: bool
+    value: str, generation: int, affected: int, confirmed: bool
 ) -> None:
-    assert is_confirmed({CONFIRM_WITHDRAWAL: value}, generation, losing) is confirmed
-    assert not is_confirmed({}, generation, losing)
+    assert is_confirmed({CONFIRM_WITHDRAWAL: value}, generation, affected) is confirmed
+    assert not is_confirmed({}, generation, affected)
 
 
 @pytest.mark.parametrize(("text", "share"), [("50%", 50), ("0", 0), ("100%", 100), ("007%", 7)])

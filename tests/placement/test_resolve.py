@@ -15,7 +15,7 @@ from farflung.apis.edge.authors import Author
 from farflung.machinery.selectors import EVERYTHING, LabelSelector, Requirement, parse_labels
 from farflung.machinery.turns import ALLOWANCE, TurnAllowance, TurnOver
 from farflung.placement.names import ObjectKey
-from farflung.placement.resolve import COST_EXCEEDED, FEW, Resolution, Resolver, is_reluctant, refusal
+from farflung.placement.resolve import COST_EXCEEDED, FEW, Resolution, Resolver, prefers_no_schedule, refusal
 from farflung.placement.select import WhereFilter, most_cost
 from farflung.placement.types import (
     UNSCHEDULABLE,
@@ -273,10 +273,10 @@ class Histories(RuleBasedStateMachine):
             if other.key.cluster != one.key.cluster or one.instances is None or not one.instances.matches(other.labels):
                 continue
             pair = Destination(one.key.cluster, one.key.name, other.key.name, other.uid)
-            settled = pair in self.previous.get(placement.key, ())
-            if may is None and not settled:
+            is_current = pair in self.previous.get(placement.key, ())
+            if may is None and not is_current:
                 continue
-            if refusal(one, other, placement.tolerations, settled=settled):
+            if refusal(one, other, placement.tolerations, is_current=is_current):
                 continue
             if placement.where is None or self.holds(placement.where.text, one, other):
                 found.append(pair)
@@ -446,7 +446,7 @@ def test_a_location_with_a_reluctant_target_is_chosen_last() -> None:
     soft = (Taint("old", "", Effect.PREFER_NO_SCHEDULE),)
     placement = place(number=1)
     made = engine(at("a", taints=soft), at("b"), run("t"), placement)
-    assert is_reluctant(at("a", taints=soft), run("t"), ())
+    assert prefers_no_schedule(at("a", taints=soft), run("t"), ())
     assert [one.location for one in made.resolve(PLACE).destinations] == ["b"]
     assert made.resolve(PLACE, frozenset({Destination("imw", "a", "t", "uid-t")})).destinations[0].location == "a"
     reasons = [one.reason for one in made.explain(PLACE)]

@@ -14,13 +14,13 @@ from farflung.placement.resolve import LocationCandidate, choose
 GROUPS = st.sampled_from([("eu",), ("us",), ("asia",), (None,)])
 
 
-def candidates(reluctant: st.SearchStrategy[bool], most: int) -> st.SearchStrategy[list[LocationCandidate]]:
+def candidates(avoided: st.SearchStrategy[bool], most: int) -> st.SearchStrategy[list[LocationCandidate]]:
     one = st.builds(
         LocationCandidate,
         st.builds(ObjectKey, st.just("imw"), st.text("abc", min_size=1)),
         GROUPS,
         st.booleans(),
-        reluctant,
+        avoided,
     )
     return st.lists(one, max_size=most, unique_by=lambda candidate: candidate.key)
 
@@ -52,14 +52,14 @@ def test_asking_for_more_never_drops_a_choice(given: list[LocationCandidate], nu
 @given(ANY, NUMBERS)
 def test_choosing_again_what_was_chosen_changes_nothing(given: list[LocationCandidate], number: int) -> None:
     chosen = choose(given, number)
-    assert choose([one._replace(settled=one.key in chosen) for one in given], number) == chosen
+    assert choose([one._replace(is_current=one.key in chosen) for one in given], number) == chosen
 
 
 @given(WILLING, NUMBERS)
 def test_no_other_choice_is_more_even_and_none_as_even_keeps_more(given: list[LocationCandidate], number: int) -> None:
     def rating(some: tuple[LocationCandidate, ...]) -> tuple[int, int]:
         crowding = sum(count * count for count in Counter(one.group for one in some).values())
-        return crowding, -sum(one.settled for one in some)
+        return crowding, -sum(one.is_current for one in some)
 
     chosen = choose(given, number)
     ours = tuple(one for one in given if one.key in chosen)
@@ -77,8 +77,8 @@ def test_groups_differ_by_one_at_most_unless_one_is_used_up(given: list[Location
 @given(ANY, NUMBERS)
 def test_reluctant_locations_are_chosen_only_if_no_other_is_left(given: list[LocationCandidate], number: int) -> None:
     chosen = choose(given, number)
-    if any(one.reluctant and not one.settled and one.key in chosen for one in given):
-        assert all(one.key in chosen for one in given if one.settled or not one.reluctant)
+    if any(one.prefers_no_schedule and not one.is_current and one.key in chosen for one in given):
+        assert all(one.key in chosen for one in given if one.is_current or not one.prefers_no_schedule)
 
 
 def test_ties_are_broken_by_name() -> None:
@@ -87,5 +87,5 @@ def test_ties_are_broken_by_name() -> None:
 
 
 def test_a_choice_is_kept_although_others_come_first_by_name() -> None:
-    given = [LocationCandidate(ObjectKey("imw", name), settled=name == "c") for name in "abc"]
+    given = [LocationCandidate(ObjectKey("imw", name), is_current=name == "c") for name in "abc"]
     assert choose(given, 1) == {ObjectKey("imw", "c")}

@@ -45,7 +45,7 @@ from farflung.machines.files.configuration import FileCopy, LoadedConfiguration,
 from farflung.machines.files.reloader import Reloader
 from farflung.machines.files.scheduler_files import SchedulerFiles, SchedulerFilesError
 from farflung.placement.feeds import FeedViews, PlacementFeed
-from farflung.placement.guard import USUAL, WithdrawalLimits
+from farflung.placement.guard import DEFAULT_LIMITS, WithdrawalLimits
 from farflung.runtime.environment import report_unless_closed, system_environment
 from farflung.runtime.exports import View, find_view, is_missing, report_unbound, until_gone, until_there
 from farflung.runtime.health import served
@@ -99,7 +99,7 @@ class ControllerSettings:
     log_only: bool = False
     trusted: tuple[str, ...] = ("root",)  #: paths of workspaces, for a server that records no authors
     with_parent: bool = False  #: stop at the end of standard input
-    limits: WithdrawalLimits = USUAL  #: of withdrawals
+    limits: WithdrawalLimits = DEFAULT_LIMITS  #: of withdrawals
     stale_after: float = STALE_AFTER  #: seconds without a heartbeat
     files: SchedulerFiles = field(default_factory=SchedulerFiles)  #: of the global scheduler
     kept: FileCopy = field(default_factory=FileCopy)  #: the last valid version of them
@@ -153,7 +153,7 @@ def read_settings(
         root,
         everywhere,
         with_parent=with_parent,
-        limits=USUAL
+        limits=DEFAULT_LIMITS
         if withdrawal is None
         else WithdrawalLimits(withdrawal.max_withdraw, withdrawal.max_withdraw_number),
         files=found,

@@ -50,7 +50,7 @@ from farflung.lib import klog, log_lines, memory, outlet
 from farflung.lib.errors import UserError
 from farflung.lib.outlet import RotatedFile, Rotation
 from farflung.machines.files.scheduler_files import SchedulerFiles, SchedulerFilesError
-from farflung.placement.guard import USUAL, WithdrawalLimits
+from farflung.placement.guard import DEFAULT_LIMITS, WithdrawalLimits
 from farflung.placement.types import placement_problem
 from farflung.store.base import FIRST, Unusable
 from farflung.store.sqlite.store import SqliteStore
@@ -79,7 +79,7 @@ class HubSettings(ServingOptions):
     workspaces: bool = False
     bare: bool = False  #: with workspaces: create only what the hub itself needs
     controllers: bool = False  #: with workspaces: run the controllers in a second process
-    limits: WithdrawalLimits = USUAL  #: of withdrawals
+    limits: WithdrawalLimits = DEFAULT_LIMITS  #: of withdrawals
     stale_after: float = STALE_AFTER  #: seconds without a heartbeat
     files: SchedulerFiles = field(default_factory=SchedulerFiles)  #: of the global scheduler
     audits: bool = True  #: write an audit log

@@ -153,10 +153,10 @@ async def explain(hub: HubClient, name: str, location: str = "") -> PlacementExp
     if document is None:
         raise InspectError(f"EdgePlacement {name} not found in the workspace {workspace_name(hub)}")
     known, rights = await read_inventory(hub.root), ReviewedRights(hub)
-    engine = known.engine()
+    resolver = known.resolver()
     observed, placement = await slices_of(hub.workspace, name), parse_placement(document)
-    placement = await rights.put(engine, placement, previous(placement, observed))
-    explained = ExplainedPlacement(document, placement, known, engine, observed)
+    placement = await rights.put(resolver, placement, previous(placement, observed))
+    explained = ExplainedPlacement(document, placement, known, resolver, observed)
     locations = list(explained.locations(location))
     if location and not locations and not explained.resolution.problem:
         raise InspectError(f"Location {location} not found")
@@ -193,25 +193,25 @@ async def _with_withdrawn(hub: HubClient, explained: ExplainedPlacement, one: Lo
 
 
 class ExplainedPlacement:
-    """A placement and the objects that it depends on.  `engine` has the placement and the rights of its author."""
+    """A placement and the objects that it depends on.  `resolver` has the placement and the rights of its author."""
 
     def __init__(
-        self, document: Obj, placement: Placement, known: Inventory, engine: Resolver, observed: Sequence[Obj]
+        self, document: Obj, placement: Placement, known: Inventory, resolver: Resolver, observed: Sequence[Obj]
     ) -> None:
         self.placement = placement
         self._document = document
         self._inventory = known
         self._observed = observed
-        self._engine = engine
+        self._resolver = resolver
         self._previous = previous(placement, observed)
-        self.resolution: Resolution = self._engine.resolve(placement.key, self._previous)
+        self.resolution: Resolution = self._resolver.resolve(placement.key, self._previous)
 
     def targets_of(self, cluster: str) -> list[ScheduledTarget]:
         return self._inventory.targets_of(cluster)
 
     def locations(self, wanted: str = "") -> Iterator[LocationVerdict]:
         cluster, _, name = wanted.rpartition(":")
-        for one in self._engine.explain(self.placement.key, self._previous):
+        for one in self._resolver.explain(self.placement.key, self._previous):
             if name in ("", one.location.name) and cluster in ("", one.location.cluster):
                 verdict = self._location(one)
                 yield self._detailed(one, verdict) if wanted else verdict
@@ -229,7 +229,7 @@ class ExplainedPlacement:
         )
 
     def _detailed(self, one: Explanation, verdict: LocationVerdict) -> LocationVerdict:
-        location = self._engine.location(one.location)
+        location = self._resolver.location(one.location)
         assert location is not None
         reasons = [resolve.unmet(selector, location.labels) for selector in self.placement.selectors]
         return replace(

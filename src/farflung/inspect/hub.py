@@ -123,13 +123,13 @@ class Inventory:
     locations: tuple[Location, ...]
     targets: tuple[ScheduledTarget, ...]
 
-    def engine(self) -> Resolver:
-        engine = Resolver()
+    def resolver(self) -> Resolver:
+        resolver = Resolver()
         for target in self.targets:
-            engine.put_target(target)
+            resolver.put_target(target)
         for location in self.locations:
-            engine.put_location(location)
-        return engine
+            resolver.put_location(location)
+        return resolver
 
     def targets_of(self, cluster: str) -> list[ScheduledTarget]:
         """By name."""

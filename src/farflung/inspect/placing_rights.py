@@ -35,18 +35,18 @@ class ReviewedRights:
         self._records: bool | None = None  #: whether the server records authors
         self.remarks: list[str] = []
 
-    async def put(self, engine: Resolver, placement: Placement, current: Iterable[Destination]) -> Placement:
-        """Put a placement and the rights of its author into an engine.  Returns it with its author.  `current`: its
+    async def put(self, resolver: Resolver, placement: Placement, current: Iterable[Destination]) -> Placement:
+        """Put a placement and the rights of its author into an resolver.  Returns it with its author.  `current`: its
         destinations; rights that the user may not review count as those that the edge scheduler found."""
         if not await self.records_authors():
             placement = replace(placement, author=workspace_author(placement.key.cluster))
-        engine.put_placement(placement)
+        resolver.put_placement(placement)
         if placement.author is None:
             return placement
-        for cluster in sorted(engine.undecided(placement.key)):
+        for cluster in sorted(resolver.undecided(placement.key)):
             right = await self.right(RightKey(placement.author, cluster))
             used = frozenset(one.location for one in current if one.cluster == cluster)
-            engine.put_right(placement.author, cluster, PlacingRight(names=used) if right is None else right)
+            resolver.put_right(placement.author, cluster, PlacingRight(names=used) if right is None else right)
         return placement
 
     async def records_authors(self) -> bool:

@@ -138,9 +138,9 @@ async def plan(
     known = await read_inventory(hub.root)
     copies = CopyPlan(placement_model.locations_of(known.locations), hub.root, hub.provider, cluster)
     await copies.read(hub.workspace, served, cluster)
-    rights, engine = ReviewedRights(hub), known.engine()
+    rights, resolver = ReviewedRights(hub), known.resolver()
     dry_runs = [await _about(hub, served, copies, one, new, delete=delete) for one in others]
-    about_placements = [await _planned(hub, rights, engine, copies, one, delete=delete) for one in placements]
+    about_placements = [await _planned(hub, rights, resolver, copies, one, delete=delete) for one in placements]
     remarks = await _place_machines(hub, cluster, dry_runs, configured)
     destinations = await _destinations(copies)
     objects = [_with_destinations(one, copies) for one in dry_runs]
@@ -300,10 +300,10 @@ def _quotable(obj: Obj, error: Exception) -> str:
 
 
 async def _planned(
-    hub: HubClient, rights: ReviewedRights, engine: Resolver, copies: CopyPlan, manifest: Manifest, *, delete: bool
+    hub: HubClient, rights: ReviewedRights, resolver: Resolver, copies: CopyPlan, manifest: Manifest, *, delete: bool
 ) -> PlannedPlacement:
     try:
-        return await (_deletion(hub, copies, manifest) if delete else _change(hub, rights, engine, copies, manifest))
+        return await (_deletion(hub, copies, manifest) if delete else _change(hub, rights, resolver, copies, manifest))
     except (DryRunRefused, Refused) as error:
         return PlannedPlacement(manifest.obj["metadata"]["name"], manifest.source, str(error))
 
@@ -317,15 +317,15 @@ async def _deletion(hub: HubClient, copies: CopyPlan, manifest: Manifest) -> Pla
 
 
 async def _change(
-    hub: HubClient, rights: ReviewedRights, engine: Resolver, copies: CopyPlan, manifest: Manifest
+    hub: HubClient, rights: ReviewedRights, resolver: Resolver, copies: CopyPlan, manifest: Manifest
 ) -> PlannedPlacement:
     what, document = await dry_run_placement(hub, manifest.obj)
     placement = parse_placement(document)
     if placement.problem:
         raise DryRunRefused(placement.problem)
     observed = await slices_of(hub.workspace, placement.key.name)
-    placement = await rights.put(engine, placement, previous(placement, observed))
-    resolution = engine.resolve(placement.key, previous(placement, observed))
+    placement = await rights.put(resolver, placement, previous(placement, observed))
+    resolution = resolver.resolve(placement.key, previous(placement, observed))
     if resolution.problem:
         raise DryRunRefused(resolution.problem)
     before = {destination for obj in observed for destination in destinations_of(obj)}

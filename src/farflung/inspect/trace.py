@@ -234,11 +234,11 @@ class Tracer:
         self, facts: dict[str, ObservedDestination], sources: TraceSources, cluster: str, known: Inventory
     ) -> None:
         """Destinations that the scheduler has not written yet."""
-        rights, engine = ReviewedRights(self._hub), known.engine()
+        rights, resolver = ReviewedRights(self._hub), known.resolver()
         for key, document, slices in sources.selecting(cluster):
             placement = parse_placement(document)
-            placement = await rights.put(engine, placement, previous(placement, slices))
-            resolved = ExplainedPlacement(document, placement, known, engine, slices).resolution
+            placement = await rights.put(resolver, placement, previous(placement, slices))
+            resolved = ExplainedPlacement(document, placement, known, resolver, slices).resolution
             for mailbox, destination in placement_model.destinations_by_mailbox(resolved.destinations).items():
                 if mailbox not in facts:
                     facts[mailbox] = ObservedDestination(

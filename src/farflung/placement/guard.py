@@ -24,17 +24,17 @@ class WithdrawalLimits(NamedTuple):
     share: int = 50  #: of the destinations, in percent
     number: int = 10  #: destinations
 
-    def are_exceeded(self, losing: int, having: int) -> bool:
-        return losing > self.number and losing * 100 > self.share * having
+    def are_exceeded(self, affected: int, total: int) -> bool:
+        return affected > self.number and affected * 100 > self.share * total
 
 
-USUAL: Final = WithdrawalLimits()
+DEFAULT_LIMITS: Final = WithdrawalLimits()
 
 
 @dataclass(frozen=True, slots=True)
 class Withdrawal(Generic[Destination, Object]):
-    losing: int  #: destinations that would lose a copy
-    having: int  #: destinations with copies
+    affected: int  #: destinations that would lose a copy
+    total: int  #: destinations with copies
     held: Mapping[Destination, Set[Object]] = field(default_factory=lambda: MappingProxyType({}))  #: copies that stay
 
     def message(self, generation: int) -> str:
@@ -42,30 +42,30 @@ class Withdrawal(Generic[Destination, Object]):
         if not self.held:
             return ""
         return (
-            f"objects would be withdrawn from {self.losing} of {self.having} destinations; they stay until the "
-            f'placement selects them again or has the annotation {CONFIRM_WITHDRAWAL}: "{generation}/{self.losing}"'
+            f"objects would be withdrawn from {self.affected} of {self.total} destinations; they stay until the "
+            f'placement selects them again or has the annotation {CONFIRM_WITHDRAWAL}: "{generation}/{self.affected}"'
         )
 
 
 def check_withdrawal(
     losses: Mapping[Destination, Set[Object]],
-    having: int,
+    total: int,
     *,
     confirmed: bool,
-    limits: WithdrawalLimits = USUAL,
+    limits: WithdrawalLimits = DEFAULT_LIMITS,
 ) -> Withdrawal[Destination, Object]:
-    """`losses`: the copies that each destination would lose, no set empty; `having`: destinations with copies."""
-    if confirmed or not limits.are_exceeded(len(losses), having):
-        return Withdrawal(len(losses), having)
-    return Withdrawal(len(losses), having, MappingProxyType(dict(losses)))
+    """`losses`: the copies that each destination would lose, no set empty; `total`: destinations with copies."""
+    if confirmed or not limits.are_exceeded(len(losses), total):
+        return Withdrawal(len(losses), total)
+    return Withdrawal(len(losses), total, MappingProxyType(dict(losses)))
 
 
-def is_confirmed(annotations: Mapping[str, str], generation: int, losing: int) -> bool:
-    """Whether the annotation confirms withdrawals of this generation from `losing` destinations."""
+def is_confirmed(annotations: Mapping[str, str], generation: int, affected: int) -> bool:
+    """Whether the annotation confirms withdrawals of this generation from `affected` destinations."""
     of, slash, most = annotations.get(CONFIRM_WITHDRAWAL, "").partition("/")
     if not slash or generation <= 0 or of != str(generation):
         return False
-    return most.isascii() and most.isdigit() and len(most) < 10 and losing <= int(most)
+    return most.isascii() and most.isdigit() and len(most) < 10 and affected <= int(most)
 
 
 def parse_share(text: str) -> int:
@@ -105,8 +105,8 @@ class Withdrawals:
         """Update whether a copy of these placements is being withdrawn."""
         unwanted = not self._indexes.selections.is_desired(mailbox, ref)
         for key in keys:
-            lost = unwanted and key in self._indexes.placements and not self._was_deleted(key.cluster, ref)
-            self._indexes.copies.set_lost(key, mailbox, ref, lost=lost)
+            withdrawn = unwanted and key in self._indexes.placements and not self._was_deleted(key.cluster, ref)
+            self._indexes.copies.set_withdrawal(key, mailbox, ref, withdrawn=withdrawn)
 
     def _was_deleted(self, cluster: str, ref: ObjectRef) -> bool:
         """Whether the source was deleted: such a withdrawal is intended.  False if the workspace does not serve the
@@ -121,20 +121,22 @@ class Withdrawals:
         """Whether the withdrawals of a placement exceed the limits.  An undecided placement withdraws nothing
         anyway."""
         seen = self._indexes.placements.get(key)
-        losing, having = len(self._indexes.copies.lost(key)), len(self._indexes.copies.mailboxes(key))
-        if seen is None or not self._limits.are_exceeded(losing, having):
+        affected, total = len(self._indexes.copies.withdrawals(key)), len(self._indexes.copies.mailboxes(key))
+        if seen is None or not self._limits.are_exceeded(affected, total):
             return False
-        return not is_confirmed(seen.annotations, seen.generation, losing) and not self._is_undecided(key)
+        return not is_confirmed(seen.annotations, seen.generation, affected) and not self._is_undecided(key)
 
     def withdrawal(self, key: PlacementKey) -> Withdrawal[str, ObjectRef]:
-        lost, having = self._indexes.copies.lost(key), len(self._indexes.copies.mailboxes(key))
-        return Withdrawal(len(lost), having, lost if self.is_held(key) else {})
+        lost, total = self._indexes.copies.withdrawals(key), len(self._indexes.copies.mailboxes(key))
+        return Withdrawal(len(lost), total, lost if self.is_held(key) else {})
 
     def stays(self, mailbox: str, ref: ObjectRef, key: PlacementKey) -> bool:
         """Whether an unwanted copy of this placement is not withdrawn."""
         if self._was_deleted(key.cluster, ref):
             return False
-        return self._is_undecided(key) or (self.is_held(key) and ref in self._indexes.copies.lost(key).get(mailbox, ()))
+        return self._is_undecided(key) or (
+            self.is_held(key) and ref in self._indexes.copies.withdrawals(key).get(mailbox, ())
+        )
 
     def is_confirmation_used_up(self, key: PlacementKey) -> bool:
         """Whether the confirmed withdrawals are complete."""
@@ -142,7 +144,7 @@ class Withdrawals:
         return (
             seen is not None
             and is_confirmed(seen.annotations, seen.generation, 0)
-            and not self._indexes.copies.lost(key)
+            and not self._indexes.copies.withdrawals(key)
             and not self._is_undecided(key)
         )
 

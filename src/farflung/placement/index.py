@@ -569,58 +569,58 @@ def _is_unestablished(document: bytes) -> bool:
     return conditions.get("Established") != "True" and conditions.get("NamesAccepted") != "False"
 
 
-Parts = dict[str, set[ObjectRef]]  #: by mailbox; none of the sets is empty
-_NONE: Final[Parts] = {}
+MailboxRefs = dict[str, set[ObjectRef]]  #: by mailbox; none of the sets is empty
+_NONE: Final[MailboxRefs] = {}
 
 
 class CopyIndex:
     def __init__(self) -> None:
-        self._made: dict[PlacementKey, Parts] = {}
-        self._lost: dict[PlacementKey, Parts] = {}
+        self._copies: dict[PlacementKey, MailboxRefs] = {}
+        self._withdrawals: dict[PlacementKey, MailboxRefs] = {}
 
     def put(self, mailbox: str, ref: ObjectRef, before: Set[PlacementKey], after: Set[PlacementKey]) -> None:
         """Set the placements of a copy."""
         for key in before - after:
-            _discard(self._made, key, mailbox, ref)
-            _discard(self._lost, key, mailbox, ref)
+            _discard(self._copies, key, mailbox, ref)
+            _discard(self._withdrawals, key, mailbox, ref)
         for key in after - before:
-            self._made.setdefault(key, {}).setdefault(mailbox, set()).add(ref)
+            self._copies.setdefault(key, {}).setdefault(mailbox, set()).add(ref)
 
-    def set_lost(self, key: PlacementKey, mailbox: str, ref: ObjectRef, *, lost: bool) -> None:
+    def set_withdrawal(self, key: PlacementKey, mailbox: str, ref: ObjectRef, *, withdrawn: bool) -> None:
         """Set whether the copy is withdrawn unless it is held."""
-        if lost:
-            self._lost.setdefault(key, {}).setdefault(mailbox, set()).add(ref)
+        if withdrawn:
+            self._withdrawals.setdefault(key, {}).setdefault(mailbox, set()).add(ref)
         else:
-            _discard(self._lost, key, mailbox, ref)
+            _discard(self._withdrawals, key, mailbox, ref)
 
     def forget_mailbox(self, mailbox: str) -> set[PlacementKey]:
         """Remove a deleted mailbox.  Returns the placements that had copies there."""
-        concerned = {key for key, refs in self._made.items() if mailbox in refs}
-        for relation in (self._made, self._lost):
+        concerned = {key for key, refs in self._copies.items() if mailbox in refs}
+        for relation in (self._copies, self._withdrawals):
             for key in concerned & relation.keys():
                 relation[key].pop(mailbox, None)
                 if not relation[key]:
                     del relation[key]
         return concerned
 
-    def made(self, key: PlacementKey) -> Iterator[tuple[str, ObjectRef]]:
-        for mailbox, refs in self._made.get(key, _NONE).items():
+    def copies(self, key: PlacementKey) -> Iterator[tuple[str, ObjectRef]]:
+        for mailbox, refs in self._copies.get(key, _NONE).items():
             for ref in refs:
                 yield mailbox, ref
 
     def mailboxes(self, key: PlacementKey) -> Set[str]:
         """Mailboxes with copies of a placement."""
-        return self._made.get(key, _NONE).keys()
+        return self._copies.get(key, _NONE).keys()
 
-    def having(self, key: PlacementKey, ref: ObjectRef) -> list[str]:
+    def mailboxes_with(self, key: PlacementKey, ref: ObjectRef) -> list[str]:
         """Mailboxes with a copy of this object for a placement."""
-        return [mailbox for mailbox, refs in self._made.get(key, _NONE).items() if ref in refs]
+        return [mailbox for mailbox, refs in self._copies.get(key, _NONE).items() if ref in refs]
 
-    def lost(self, key: PlacementKey) -> Mapping[str, Set[ObjectRef]]:
-        return self._lost.get(key, _NONE)
+    def withdrawals(self, key: PlacementKey) -> Mapping[str, Set[ObjectRef]]:
+        return self._withdrawals.get(key, _NONE)
 
 
-def _discard(relation: dict[PlacementKey, Parts], key: PlacementKey, mailbox: str, ref: ObjectRef) -> None:
+def _discard(relation: dict[PlacementKey, MailboxRefs], key: PlacementKey, mailbox: str, ref: ObjectRef) -> None:
     refs = relation.get(key, _NONE)
     if ref not in refs.get(mailbox, ()):
         return

@@ -74,19 +74,19 @@ def untolerated(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> I
             yield taint
 
 
-def refusal(location: Location, target: ScheduledTarget, tolerations: Sequence[Toleration], *, settled: bool) -> str:
-    """The taint that excludes a target; empty if none does.  `settled`: it is a destination already, which only
+def refusal(location: Location, target: ScheduledTarget, tolerations: Sequence[Toleration], *, is_current: bool) -> str:
+    """The taint that excludes a target; empty if none does.  `is_current`: it is a destination already, which only
     NoExecute excludes."""
     for whose, taints in (("the Location", location.taints), ("the SyncTarget", target.taints)):
         for taint in untolerated(taints, tolerations):
-            if taint.effect is Effect.NO_EXECUTE or (taint.effect is Effect.NO_SCHEDULE and not settled):
+            if taint.effect is Effect.NO_EXECUTE or (taint.effect is Effect.NO_SCHEDULE and not is_current):
                 if taint is UNSCHEDULABLE:
                     return "the SyncTarget takes no new work (spec.unschedulable)"
                 return f"{whose} has the taint {taint}, which is not tolerated"
     return ""
 
 
-def is_reluctant(location: Location, target: ScheduledTarget, tolerations: Sequence[Toleration]) -> bool:
+def prefers_no_schedule(location: Location, target: ScheduledTarget, tolerations: Sequence[Toleration]) -> bool:
     """Whether a PreferNoSchedule taint is not tolerated."""
     taints = (*location.taints, *target.taints)
     return any(taint.effect is Effect.PREFER_NO_SCHEDULE for taint in untolerated(taints, tolerations))
@@ -137,8 +137,8 @@ Group: TypeAlias = tuple[str | None, ...]  #: values of labels; None for a missi
 class LocationCandidate(NamedTuple):
     key: ObjectKey
     group: Group = ()
-    settled: bool = False  #: it is a destination already
-    reluctant: bool = False  #: choose it only if no other is left
+    is_current: bool = False  #: it is a destination already
+    prefers_no_schedule: bool = False  #: choose it only if no other is left
 
 
 def choose(candidates: Iterable[LocationCandidate], number: int) -> set[ObjectKey]:
@@ -153,11 +153,11 @@ def choose(candidates: Iterable[LocationCandidate], number: int) -> set[ObjectKe
 
 def _order(candidates: Iterable[LocationCandidate]) -> Iterator[ObjectKey]:
     willing: list[LocationCandidate] = []
-    reluctant: list[LocationCandidate] = []
+    avoided: list[LocationCandidate] = []
     for candidate in candidates:
-        (reluctant if candidate.reluctant and not candidate.settled else willing).append(candidate)
+        (avoided if candidate.prefers_no_schedule and not candidate.is_current else willing).append(candidate)
     taken: Counter[Group] = Counter()
-    for some in (willing, reluctant):
+    for some in (willing, avoided):
         yield from _in_turn(some, taken)
 
 
@@ -165,7 +165,7 @@ def _in_turn(candidates: Iterable[LocationCandidate], taken: Counter[Group]) -> 
     """The group with the fewest chosen Locations is next."""
     waiting: dict[Group, list[tuple[bool, ObjectKey]]] = {}  #: by group; the next one is last
     for one in candidates:
-        waiting.setdefault(one.group, []).append((not one.settled, one.key))
+        waiting.setdefault(one.group, []).append((not one.is_current, one.key))
     turns: list[tuple[int, tuple[bool, ObjectKey], Group]] = []
     for group, ones in waiting.items():
         ones.sort(reverse=True)
@@ -230,7 +230,7 @@ PAIR: Final = 1_000  #: work of the allowance of a turn, for a Location and a Sy
 COST_EXCEEDED: Final = "spec.where: costs too much with all Locations and SyncTargets together"
 
 
-class Pairs:
+class LocationTargets:
     """A Location and the SyncTargets that it selects, sorted by name."""
 
     __slots__ = ("destinations", "location", "order", "tainted", "targets")
@@ -243,10 +243,12 @@ class Pairs:
         self.order = f"{cluster}\0{name}"  #: sorts as the key does, and faster
         self.tainted = bool(location.taints) or any(target.taints for target in targets)
 
-    def limited(self, destinations: Set[Destination]) -> Pairs:
+    def limited(self, destinations: Set[Destination]) -> LocationTargets:
         """Only those of these destinations."""
         there = zip(self.destinations, self.targets, strict=True)
-        return Pairs(self.location, tuple([target for destination, target in there if destination in destinations]))
+        return LocationTargets(
+            self.location, tuple([target for destination, target in there if destination in destinations])
+        )
 
 
 class _CachedResult(NamedTuple):
@@ -263,17 +265,17 @@ ResultCache: TypeAlias = Mapping[
 class _UsableLocation(NamedTuple):
     """The usable and the refused SyncTargets of one Location."""
 
-    pairs: Pairs
+    pairs: LocationTargets
     destinations: tuple[Destination, ...]
     refused: tuple[Refusal, ...]
-    reluctant: bool
+    prefers_no_schedule: bool
 
 
 class _CostExceededError(Exception):
     pass
 
 
-class PlacementResolver:
+class ResolutionRun:
     """Resolves one placement once.  `known`: cached results of its expression; afterwards, the results that were
     used.  Raises TurnOver if the current task has an allowance that is too small."""
 
@@ -285,7 +287,7 @@ class PlacementResolver:
         self._most_cost = 0
         self.known: dict[tuple[ObjectKey, str], _CachedResult] = {}
 
-    def resolve(self, matched: Sequence[Pairs]) -> Resolution:
+    def resolve(self, matched: Sequence[LocationTargets]) -> Resolution:
         """`matched` is sorted."""
         if self._placement.number is None and self._placement.where is None:
             return self._all(matched)
@@ -299,7 +301,7 @@ class PlacementResolver:
         ]
         return Resolution(tuple(destinations), len(matched), len(chosen))
 
-    def _all(self, matched: Sequence[Pairs]) -> Resolution:
+    def _all(self, matched: Sequence[LocationTargets]) -> Resolution:
         """Without a number and an expression, only taints exclude targets."""
         destinations: list[Destination] = []
         chosen = 0
@@ -310,7 +312,7 @@ class PlacementResolver:
                 destinations += usable
         return Resolution(tuple(destinations), len(matched), chosen)
 
-    def explain(self, matched: Sequence[Pairs]) -> Iterator[Explanation]:
+    def explain(self, matched: Sequence[LocationTargets]) -> Iterator[Explanation]:
         try:
             found = self._all_usable(matched)
         except _CostExceededError:
@@ -346,21 +348,21 @@ class PlacementResolver:
         location = found.pairs.location
         group = tuple(map(location.labels.get, self._placement.spread_by))
         return LocationCandidate(
-            location.key, group, not self._previous.isdisjoint(found.destinations), found.reluctant
+            location.key, group, not self._previous.isdisjoint(found.destinations), found.prefers_no_schedule
         )
 
-    def _all_usable(self, matched: Sequence[Pairs]) -> list[_UsableLocation]:
+    def _all_usable(self, matched: Sequence[LocationTargets]) -> list[_UsableLocation]:
         self._most_cost = most_cost(sum(len(pairs.targets) for pairs in matched))
         return [self._usable(pairs) for pairs in matched]
 
-    def _usable(self, pairs: Pairs) -> _UsableLocation:
+    def _usable(self, pairs: LocationTargets) -> _UsableLocation:
         where = self._placement.where
         if where is None and not pairs.tainted:
             return _UsableLocation(pairs, pairs.destinations, (), False)
         documents = _Documents(pairs.location)
         good: list[Destination] = []
         refused: list[Refusal] = []
-        reluctant = True
+        avoided = True
         for destination, target in zip(pairs.destinations, pairs.targets, strict=True):
             reason = self._taint_refusal(pairs, destination, target)
             if not reason and where is not None:
@@ -369,15 +371,15 @@ class PlacementResolver:
                 refused.append(Refusal(target.key.name, reason))
                 continue
             good.append(destination)
-            if not pairs.tainted or not is_reluctant(pairs.location, target, self._placement.tolerations):
-                reluctant = False
-        return _UsableLocation(pairs, tuple(good), tuple(refused), reluctant)
+            if not pairs.tainted or not prefers_no_schedule(pairs.location, target, self._placement.tolerations):
+                avoided = False
+        return _UsableLocation(pairs, tuple(good), tuple(refused), avoided)
 
-    def _taint_refusal(self, pairs: Pairs, destination: Destination, target: ScheduledTarget) -> str:
+    def _taint_refusal(self, pairs: LocationTargets, destination: Destination, target: ScheduledTarget) -> str:
         if not pairs.tainted:
             return ""
-        settled = destination in self._previous
-        return refusal(pairs.location, target, self._placement.tolerations, settled=settled)
+        is_current = destination in self._previous
+        return refusal(pairs.location, target, self._placement.tolerations, is_current=is_current)
 
     def _evaluate(self, where: WhereFilter, documents: _Documents, target: ScheduledTarget) -> str:
         """Why the expression excludes a pair; empty if it does not.  Cached results cost the same, so that the outcome
@@ -484,7 +486,7 @@ class Resolver:
         self._inventories: dict[str, _Inventory] = {}
         self._spreading = BitMap()  #: placements that use further labels of Locations
         self._filtering = BitMap()  #: placements with an expression
-        self._pairs: list[Pairs | None] = []  #: location → its pairs, if computed
+        self._pairs: list[LocationTargets | None] = []  #: location → its pairs, if computed
         self._tainted = BitMap()  #: locations whose pairs have taints
         self._vacant = BitMap()  #: locations without SyncTargets
         self._known: dict[int, ResultCache] = {}  #: placement → results of its expression
@@ -556,7 +558,7 @@ class Resolver:
                 self._disown(number, before.author)
             self._permissions.setdefault(placement.author, _Permissions()).placements.add(number)
         if before is None or before.selectors != placement.selectors:
-            self._file(number, placement)
+            self._index_selectors(number, placement)
         if before is None or before.where != placement.where:
             self._known.pop(number, None)
         _mark(self._spreading, number, placement.number is not None and bool(placement.spread_by))
@@ -582,7 +584,7 @@ class Resolver:
         if not found.placements:
             del self._permissions[author]
 
-    def _file(self, number: int, placement: Placement) -> None:
+    def _index_selectors(self, number: int, placement: Placement) -> None:
         self._unfile(number)
         found: list[BitMap] = []
         ids: list[int] = []
@@ -683,12 +685,12 @@ class Resolver:
         inventory.targets.put(number, target.labels)
         new = inventory.selectors.matching(target.labels)
         if before is None:
-            return self._keys(self._repair(new))
+            return self._keys(self._invalidate_placements(new))
         if before.uid != target.uid or before.taints != target.taints:
-            return self._keys(self._repair(new | inventory.selectors.matching(before.labels)))
+            return self._keys(self._invalidate_placements(new | inventory.selectors.matching(before.labels)))
         old = new if before.labels == target.labels else inventory.selectors.matching(before.labels)
-        concerned = self._repair(old ^ new)
-        staying = self._renew(old & new)
+        concerned = self._invalidate_placements(old ^ new)
+        staying = self._invalidate(old & new)
         if self._filtering:
             concerned |= self._placements_at(staying) & self._filtering
         return self._keys(concerned)
@@ -700,15 +702,15 @@ class Resolver:
         number, target = found
         inventory = self._inventories[key.cluster]
         inventory.targets.remove(number)
-        concerned = self._repair(inventory.selectors.matching(target.labels))
+        concerned = self._invalidate_placements(inventory.selectors.matching(target.labels))
         self._forget_empty(key.cluster)
         return self._keys(concerned)
 
-    def _repair(self, locations: BitMap) -> BitMap:
+    def _invalidate_placements(self, locations: BitMap) -> BitMap:
         """The SyncTargets of these Locations changed.  Returns the placements to resolve again."""
-        return self._placements_at(self._renew(locations))
+        return self._placements_at(self._invalidate(locations))
 
-    def _renew(self, locations: BitMap) -> BitMap:
+    def _invalidate(self, locations: BitMap) -> BitMap:
         """Invalidate the pairs of these Locations."""
         for number in locations:
             self._pairs[number] = None
@@ -767,20 +769,20 @@ class Resolver:
             destinations = tuple(chain.from_iterable([one.destinations for one in pairs]))
             chosen = len(matched) - matched.intersection_cardinality(self._vacant)
             return Resolution(destinations, len(matched), chosen, left_out)
-        resolver = self._resolver(number, placement, previous)
+        run = self._run(number, placement, previous)
         try:
-            resolution = resolver.resolve(pairs)
+            resolution = run.resolve(pairs)
         except TurnOver:
-            self._known[number] = {**self._known.get(number, {}), **resolver.known}
+            self._known[number] = {**self._known.get(number, {}), **run.known}
             raise
         if placement.where is not None:
-            self._known[number] = resolver.known
+            self._known[number] = run.known
         if resolution.problem:
             return resolution
         matching = len(selected) - left_out
         return msgspec.structs.replace(resolution, matching=matching, left_out=left_out, undecided=len(undecided))
 
-    def _kept(self, locations: BitMap, previous: Set[Destination]) -> Iterator[Pairs]:
+    def _kept(self, locations: BitMap, previous: Set[Destination]) -> Iterator[LocationTargets]:
         """Current destinations at Locations of which it is not known whether the author may place on them."""
         for pairs in self._sorted_pairs(locations):
             kept = pairs.limited(previous)
@@ -801,8 +803,8 @@ class Resolver:
         permissions, selected = self._permissions[placement.author], self._matched[number]
         undecided = selected - permissions.known
         pairs = [*self._sorted_pairs(selected & permissions.may), *self._kept(undecided, previous)]
-        resolver = self._resolver(number, placement, previous)
-        explained = {one.location: one for one in resolver.explain(sorted(pairs, key=attrgetter("order")))}
+        run = self._run(number, placement, previous)
+        explained = {one.location: one for one in run.explain(sorted(pairs, key=attrgetter("order")))}
         for location in sorted(self._locations, key=lambda one: self._locations[one].key):
             key, labels = self._locations[location].key, self._locations[location].labels
             if key in explained:
@@ -814,16 +816,16 @@ class Resolver:
             else:
                 yield Explanation(key, reason=mismatch(placement, labels))
 
-    def _resolver(self, number: int, placement: Placement, previous: Set[Destination]) -> PlacementResolver:
-        return PlacementResolver(placement, previous, self._known.get(number, {}))
+    def _run(self, number: int, placement: Placement, previous: Set[Destination]) -> ResolutionRun:
+        return ResolutionRun(placement, previous, self._known.get(number, {}))
 
-    def _sorted_pairs(self, locations: Iterable[int]) -> list[Pairs]:
+    def _sorted_pairs(self, locations: Iterable[int]) -> list[LocationTargets]:
         known = self._pairs
         found = [known[number] or self._pair(number) for number in locations]
         found.sort(key=attrgetter("order"))
         return found
 
-    def _pair(self, number: int) -> Pairs:
+    def _pair(self, number: int) -> LocationTargets:
         location = self._locations[number]
         targets: list[ScheduledTarget] = []
         if location.instances is not None:
@@ -831,7 +833,7 @@ class Resolver:
             targets = [self._targets[target] for target in inventory.targets.select(location.instances)]
             if len(targets) > 1:
                 targets.sort(key=attrgetter("key.name"))
-        pairs = self._pairs[number] = Pairs(location, tuple(targets))
+        pairs = self._pairs[number] = LocationTargets(location, tuple(targets))
         _mark(self._tainted, number, pairs.tainted)
         _mark(self._vacant, number, not targets)
         return pairs

@@ -435,7 +435,7 @@ class PlacementState:
     def has_undecided_copies(self, mailbox: str) -> bool:
         """Whether a mailbox has copies that are held, or whose placement is undecided."""
         for key in self.placements:
-            if mailbox in self.copies.lost(key) and self.withdrawals.is_held(key):
+            if mailbox in self.copies.withdrawals(key) and self.withdrawals.is_held(key):
                 return True
             reached = mailbox in self.copies.mailboxes(key) or mailbox in self.selections.destinations(key)
             if reached and self.is_undecided(key):
@@ -467,7 +467,9 @@ class PlacementState:
             if self.withdrawals.needs_status_update(key):
                 affected.add(StatusKey(key))
             if self.withdrawals.held_changed(key):
-                affected |= {CopyKey(mailbox, ref) for mailbox, refs in self.copies.lost(key).items() for ref in refs}
+                affected |= {
+                    CopyKey(mailbox, ref) for mailbox, refs in self.copies.withdrawals(key).items() for ref in refs
+                }
                 affected |= {ConfigKey(mailbox) for mailbox in self.copies.mailboxes(key)}
         return affected
 
@@ -475,7 +477,7 @@ class PlacementState:
         """The deletion of the source confirms the withdrawal of its copies."""
         affected: set[WorkKey] = set()
         for key in self.placements:
-            for mailbox in self.copies.having(key, ref) if key.cluster == cluster else ():
+            for mailbox in self.copies.mailboxes_with(key, ref) if key.cluster == cluster else ():
                 affected |= {CopyKey(mailbox, ref)} | self._recheck(mailbox, ref)
         return affected
 
@@ -485,7 +487,7 @@ class PlacementState:
         affected |= {
             ConfigKey(mailbox) for mailbox in {*self.copies.mailboxes(key), *self.selections.destinations(key)}
         }
-        for mailbox, ref in list(self.copies.made(key)):
+        for mailbox, ref in list(self.copies.copies(key)):
             if not self.selections.is_desired_by(key, mailbox, ref):
                 affected |= {CopyKey(mailbox, ref)} | self._recheck(mailbox, ref)
         return affected

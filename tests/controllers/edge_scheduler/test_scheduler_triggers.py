@@ -7,6 +7,7 @@ from farflung.controllers.edge_scheduler.triggers import MOST_TRIGGERS, ParsedSl
 from farflung.controllers.placing_rights.decide import RightKey
 from farflung.machinery.selectors import EVERYTHING
 from farflung.placement.names import ObjectKey
+from farflung.placement.resolve import Resolver
 from farflung.placement.types import Location, Placement, PlacingRight, ScheduledTarget
 from farflung.runtime import cache
 from farflung.runtime.cache import CacheChange
@@ -31,7 +32,8 @@ def slice_of(*placements: str) -> CacheChange[ParsedSlice]:
 
 
 def test_placements_that_are_listed_first_know_of_everything_that_is_listed_after_them() -> None:
-    triggers = Triggers()
+    resolver = Resolver()
+    triggers = Triggers(resolver)
     assert list(triggers.on_placement(placement("p", None, seen("p")))) == [ObjectKey("wmw", "p")]
     assert list(triggers.on_placement(placement("gone", None, seen("gone")))) == [ObjectKey("wmw", "gone")]
     assert list(triggers.on_location(LOCATION)) == []
@@ -39,13 +41,13 @@ def test_placements_that_are_listed_first_know_of_everything_that_is_listed_afte
     assert list(triggers.on_placement(placement("p", seen("p"), seen("p", 2)))) == [ObjectKey("wmw", "p")]
     assert list(triggers.on_placement(placement("gone", seen("gone"), None))) == [ObjectKey("wmw", "gone")]
     triggers.begin()
-    assert [(one.key.name, one.generation) for one in triggers.engine.placements()] == [("p", 2)]
+    assert [(one.key.name, one.generation) for one in resolver.placements()] == [("p", 2)]
     assert list(triggers.on_right(RightKey(ALICE, "imw"), PlacingRight(everywhere=True))) == [ObjectKey("wmw", "p")]
-    assert len(triggers.engine.resolve(ObjectKey("wmw", "p")).destinations) == 1
+    assert len(resolver.resolve(ObjectKey("wmw", "p")).destinations) == 1
 
 
 def test_after_begin_every_change_names_the_affected_placements() -> None:
-    triggers = Triggers()
+    triggers = Triggers(Resolver())
     triggers.begin()
     list(triggers.on_placement(placement("p", None, seen("p"))))
     triggers.begin()
@@ -63,7 +65,7 @@ def test_after_begin_every_change_names_the_affected_placements() -> None:
 
 
 def test_triggers_of_placements_that_are_never_reconciled_are_limited() -> None:
-    triggers = Triggers()
+    triggers = Triggers(Resolver())
     triggers.begin()
     list(triggers.on_placement(placement("p", None, seen("p"))))
     for number in range(2 * MOST_TRIGGERS):
@@ -77,7 +79,7 @@ def test_triggers_of_placements_that_are_never_reconciled_are_limited() -> None:
 
 
 def test_a_further_slice_concerns_its_placement_and_none_that_would_be_called_as_it_is() -> None:
-    triggers = Triggers()
+    triggers = Triggers(Resolver())
     triggers.begin()
     list(triggers.on_placement(placement("p", None, seen("p"))))
     assert list(triggers.on_slice(slice_of("p-0123", "p"))) == [ObjectKey("wmw", "p")]

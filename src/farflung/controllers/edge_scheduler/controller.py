@@ -33,7 +33,7 @@ from farflung.lib.klog import Bare, Logger
 from farflung.machinery.errors import Obj
 from farflung.machinery.turns import ALLOWANCE, TurnAllowance, TurnOver
 from farflung.placement.names import ObjectKey
-from farflung.placement.resolve import Resolution
+from farflung.placement.resolve import Resolution, Resolver
 from farflung.placement.types import (
     Destination,
     Placement,
@@ -53,8 +53,8 @@ from farflung.runtime.plan import Create, Delete, Update, UpdateStatus, Write, a
 from farflung.runtime.rebuilder import Rebuilder
 
 #: Seconds for each destination before slices are written again: many changes in a row become few writes.
-PACE: Final = 20e-6
-FORGIVEN: Final = 300.0  #: seconds after which the reverts of slices are no longer counted
+SECONDS_PER_DESTINATION: Final = 20e-6
+REVERT_MEMORY: Final = 300.0  #: seconds after which the reverts of slices are no longer counted
 
 
 class _Reverts(NamedTuple):
@@ -81,10 +81,10 @@ class WritePace:
     def note(self, key: ObjectKey, destinations: int, *, reverting: bool) -> None:
         """Slices are written now."""
         now = self._monotonic()
-        self._not_before[key] = now + PACE * destinations
+        self._not_before[key] = now + SECONDS_PER_DESTINATION * destinations
         if reverting:
             before = self._reverted.get(key)
-            times = before.times + 1 if before is not None and now - before.at < FORGIVEN else 1
+            times = before.times + 1 if before is not None and now - before.at < REVERT_MEMORY else 1
             self._reverted[key] = _Reverts(times, now)
             self._not_reverted_before[key] = now + self._backoff.delay(times)
 
@@ -125,7 +125,8 @@ class EdgeScheduler:
         self._setting = setting
         self._name = name
         self._log = log
-        self._triggers = Triggers()
+        self._resolver = Resolver()
+        self._triggers = Triggers(self._resolver)
         self._decided: dict[ObjectKey, Decided] = {}
         self._pace = WritePace(env.monotonic, env.backoff)
 
@@ -168,7 +169,8 @@ class EdgeScheduler:
         return listener
 
     def _rebuild(self) -> None:
-        self._triggers = Triggers()
+        self._resolver = Resolver()
+        self._triggers = Triggers(self._resolver)
         for kind, source, trigger in self._sources:
             self.rebuilder.replay(kind, source.cache, self._enqueuing(kind, trigger))
 
@@ -182,10 +184,10 @@ class EdgeScheduler:
     # --- rights -----------------------------------------------------------------------------------
 
     def needs_right(self, key: RightKey) -> bool:
-        return self._triggers.engine.needs_right(*key)
+        return self._resolver.needs_right(*key)
 
     def doubt_right(self, key: RightKey) -> None:
-        self.rebuilder.attempt(key, lambda: self._triggers.engine.doubt_right(*key))
+        self.rebuilder.attempt(key, lambda: self._resolver.doubt_right(*key))
 
     def put_right(self, key: RightKey, right: PlacingRight) -> None:
         self.rebuilder.attempt(key, lambda: self.controller.queue.add_all(self._triggers.on_right(key, right)))
@@ -248,7 +250,7 @@ class EdgeScheduler:
         before = self._previous(placement)
         token = ALLOWANCE.set(TurnAllowance())
         try:
-            return self._with_failing(self._triggers.engine.resolve(placement.key, before), before)
+            return self._with_failing(self._resolver.resolve(placement.key, before), before)
         finally:
             ALLOWANCE.reset(token)
 

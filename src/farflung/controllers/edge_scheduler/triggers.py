@@ -38,8 +38,8 @@ class Trigger(NamedTuple):
 
 
 class Triggers:
-    def __init__(self) -> None:
-        self.engine = Resolver()
+    def __init__(self, resolver: Resolver) -> None:
+        self._resolver = resolver
         self._waiting: dict[ObjectKey, Placement] | None = {}  #: None after `begin`
         self._pending: dict[ObjectKey, dict[Trigger, None]] = {}
         self._slices: dict[ObjectKey, set[cache.Key]] = {}  #: the slices of a placement, which need not exist
@@ -53,7 +53,7 @@ class Triggers:
         """All informers have a list: add the placements to the resolver."""
         waiting, self._waiting = self._waiting or {}, None
         for placement in waiting.values():
-            self.engine.put_placement(placement)
+            self._resolver.put_placement(placement)
 
     def take(self, key: ObjectKey) -> list[Trigger]:
         """The triggers since the last call, at least one.  A slice counts only if it is the only one: the controller's
@@ -71,22 +71,22 @@ class Triggers:
             if change.new is not None:
                 self._waiting[key] = change.new
         elif change.new is not None:
-            self.engine.put_placement(change.new)
+            self._resolver.put_placement(change.new)
         else:
-            self.engine.remove_placement(key)
-        yield from self._because("EdgePlacement", key, (key,))
+            self._resolver.remove_placement(key)
+        yield from self._record("EdgePlacement", key, (key,))
 
     def on_location(self, change: CacheChange[Location]) -> Iterator[ObjectKey]:
         key = ObjectKey(change.key.cluster, change.key.name)
         new = change.new
-        concerned = self.engine.remove_location(key) if new is None else self.engine.put_location(new)
-        yield from self._because("Location", key, concerned)
+        concerned = self._resolver.remove_location(key) if new is None else self._resolver.put_location(new)
+        yield from self._record("Location", key, concerned)
 
     def on_target(self, change: CacheChange[ScheduledTarget]) -> Iterator[ObjectKey]:
         key = ObjectKey(change.key.cluster, change.key.name)
         new = change.new
-        concerned = self.engine.remove_target(key) if new is None else self.engine.put_target(new)
-        yield from self._because("SyncTarget", key, concerned)
+        concerned = self._resolver.remove_target(key) if new is None else self._resolver.put_target(new)
+        yield from self._record("SyncTarget", key, concerned)
 
     def on_slice(self, change: CacheChange[ParsedSlice]) -> Iterator[ObjectKey]:
         cluster = change.key.cluster
@@ -99,8 +99,8 @@ class Triggers:
         for name in after - before:
             self._slices.setdefault(ObjectKey(cluster, name), set()).add(change.key)
         named = sorted(ObjectKey(cluster, name) for name in before | after)
-        concerned = [key for key in named if self.engine.placement(key) is not None]
-        yield from self._because(SLICE, ObjectKey(cluster, change.key.name), concerned)
+        concerned = [key for key in named if self._resolver.placement(key) is not None]
+        yield from self._record(SLICE, ObjectKey(cluster, change.key.name), concerned)
 
     # --- rights of authors ------------------------------------------------------------------------
 
@@ -108,7 +108,7 @@ class Triggers:
         """The rights that are not known and decide its destinations.  `waiting` has the placement until they are."""
         author = placement.author
         found = (
-            [] if author is None else [RightKey(author, one) for one in sorted(self.engine.undecided(placement.key))]
+            [] if author is None else [RightKey(author, one) for one in sorted(self._resolver.undecided(placement.key))]
         )
         for key in found:
             self._waiting_for.setdefault(key, set()).add(placement.key)
@@ -120,14 +120,14 @@ class Triggers:
     def on_right(self, key: RightKey, right: PlacingRight) -> Iterator[ObjectKey]:
         """Placements that waited keep their trigger."""
         waiting = self._waiting_for.pop(key, set())
-        concerned = self.engine.put_right(*key, right)
+        concerned = self._resolver.put_right(*key, right)
         yield from sorted(waiting)
-        yield from self._because("PlacingRight", ObjectKey(key.cluster, key.author.user), concerned - waiting)
+        yield from self._record("PlacingRight", ObjectKey(key.cluster, key.author.user), concerned - waiting)
 
-    def _because(self, kind: str, key: ObjectKey, concerned: Iterable[ObjectKey]) -> Iterator[ObjectKey]:
+    def _record(self, kind: str, key: ObjectKey, concerned: Iterable[ObjectKey]) -> Iterator[ObjectKey]:
         trigger = Trigger(kind, text(key))
         for placement in concerned:
-            if self.engine.placement(placement) is None and placement not in (self._waiting or ()):
+            if self._resolver.placement(placement) is None and placement not in (self._waiting or ()):
                 self._pending.pop(placement, None)
             elif len(pending := self._pending.setdefault(placement, {})) < MOST_TRIGGERS:
                 pending[trigger] = None
