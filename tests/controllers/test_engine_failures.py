@@ -290,7 +290,7 @@ def feed_state(feed: PlacementFeed, translator: PlacementTranslator, summarizer:
         for mailbox in known.selections.destinations(key)
         for ref in known.selections.refs_at(mailbox)
     }
-    made = {key: sorted(known.copies.made(key)) for key in known.placements}
+    made = {key: sorted(known.copies.copies(key)) for key in known.placements}
     index = (
         known.placements,
         known.locations,

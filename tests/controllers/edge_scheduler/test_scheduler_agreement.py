@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from farflung.apis.edge.authors import Author
 from farflung.client.errors import Unreachable
 from farflung.client.transport import OutgoingRequest, Reply
-from farflung.controllers.edge_scheduler.controller import FORGIVEN, PACE, WritePace
+from farflung.controllers.edge_scheduler.controller import REVERT_MEMORY, SECONDS_PER_DESTINATION, WritePace
 from farflung.controllers.placing_rights.controller import PlacingRights
 from farflung.lib.backoff import Backoff
 from farflung.machinery.errors import Obj
@@ -72,10 +72,10 @@ def test_slices_that_another_client_keeps_changing_are_reverted_with_backoff_and
     for _ in range(8):
         pace.note(P, 1, reverting=True)
         waits.append(pace.wait(P, reverting=True))
-        assert pace.wait(P) == pytest.approx(PACE)
+        assert pace.wait(P) == pytest.approx(SECONDS_PER_DESTINATION)
         now += waits[-1]
     assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
-    now += FORGIVEN
+    now += REVERT_MEMORY
     pace.note(P, 1, reverting=True)
     assert pace.wait(P, reverting=True) == 1.0
     pace.forget(P)
