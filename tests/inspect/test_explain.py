@@ -18,6 +18,7 @@ from farflung.inspect.explain import explain
 from farflung.inspect.hub import HiddenError
 from farflung.inspect.results import InspectError, as_document
 from farflung.machinery.errors import Obj
+from farflung.placement.resolve import NO_AUTHOR
 
 ENTER = {"nonResourceURLs": ["/"], "verbs": ["access"]}
 PROD = {"matchLabels": {"env": "prod"}}
@@ -306,3 +307,16 @@ async def test_locations_that_the_author_may_not_use_are_left_out() -> None:
     (ready,) = status["conditions"]
     assert (ready["status"], ready["reason"]) == ("True", "Resolved")
     assert ready["message"].startswith('matching Locations are left out, because the author of the spec, "somebody", ')
+
+
+async def test_a_placement_without_an_author_is_explained_with_the_command_that_claims_it() -> None:
+    hub = await furnished()
+    await hub.place(placement("p", PROD))
+    await hub.forget_author()
+    await hub.schedule()
+    answer = await explain(hub.asked, "p")
+    assert [(one.name, one.chosen, one.reason) for one in answer.locations][1:] == [("prod", False, NO_AUTHOR)]
+    claim = "Author of the spec: not recorded; to become it: kubectl annotate edgeplacement p edge.kcp.io/author=me"
+    lines = printed(answer, "table").splitlines()
+    status = "Status now: Ready=False (AuthorUnknown), 1 matching, of generation 1; up to date"
+    assert lines[lines.index(claim) + 1] == status

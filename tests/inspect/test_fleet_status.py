@@ -26,7 +26,7 @@ from farflung.inspect.hub import HubClient, hub_client
 from farflung.inspect.results import InspectError, as_document
 from farflung.machinery.errors import Obj
 from farflung.placement.guard import Withdrawal
-from farflung.placement.names import WITHDRAWAL_HELD
+from farflung.placement.names import NAMESPACE_IN_USE, WITHDRAWAL_HELD
 
 SERVER = "https://hub:6443"
 READY = {"type": "Ready", "status": "True", "reason": "Resolved"}
@@ -91,6 +91,21 @@ async def test_what_is_not_well_is_listed_and_the_rest_counted() -> None:
         "1 placement: none with problems",
         "  NAME   WORKSPACE   OBJECTS   PROBLEM   MESSAGE",
         "  p      root:web    ?         <none>",
+    ]
+
+
+async def test_placements_without_permission_are_listed_and_those_with_less_than_matches_counted() -> None:
+    hub = await furnished()
+    why = 'matching Locations are left out, because the author of the spec, "ann", may not place there'
+    await hub.told("p", {**READY, "message": why}, PROJECTED)
+    assert (await shown(asked(hub)))[4:] == ["1 placement: none with problems, 1 without some matching Locations"]
+    assert (await shown(asked(hub), everything=True))[-1] == f"  p      root:web    ?         <none>    {why}"
+    in_use = condition([PlacementProblem(NAMESPACE_IN_USE, "namespaces shop in x: the namespace is used")])
+    denied = {"type": "Ready", "status": "False", "severity": "Warning", "reason": "PlacingNotAllowed", "message": why}
+    await hub.told("p", denied, in_use)
+    assert [line.split() for line in (await shown(asked(hub)))[-2:]] == [
+        ["p", "root:web", "?", "PlacingNotAllowed", *why.split()],
+        ["p", "root:web", "?", "NamespaceInUse", *["namespaces", "shop", "in", "x:", "the", "namespace", "is", "used"]],
     ]
 
 

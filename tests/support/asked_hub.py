@@ -5,21 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Self
 
+import orjson
 from hub_harness import USER_TOKEN
 from local_transport import LocalTransport
 from workspaces_harness import OPERATOR_TOKEN, LocalWorkspaces
 
-from farflung.apis.edge.names import EDGE_PLACEMENTS
+from farflung.apis.edge.names import AUTHOR, EDGE_PLACEMENTS
 from farflung.apis.kcp.names import LOCATIONS, SYNC_TARGETS
 from farflung.apis.names import Collection
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler import decide
+from farflung.hub.tenancy.direct_writes import encode_stored
 from farflung.inspect import hub
 from farflung.inspect.hub import HubClient, hub_client
 from farflung.inspect.placing_rights import ReviewedRights
 from farflung.machinery.errors import Obj
 from farflung.placement.types import parse_placement, previous
 from farflung.runtime.plan import apply
+from farflung.store.base import Store
 
 BINDINGS = Collection("apis.kcp.io", "v1alpha1", "apibindings", "APIBinding")
 ROLES = Collection("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole")
@@ -44,6 +47,7 @@ class AskedHub:
     client: Client  #: of the administrator, in the workspace of the placements
     inventory: Client
     cluster: str  #: of the inventory
+    store: Store
 
     @classmethod
     async def started(cls) -> Self:
@@ -55,7 +59,7 @@ class AskedHub:
         export = {"export": {"path": "root:espw", "name": "edge.kcp.io"}}
         await client.workspace(WORKLOAD).create(BINDINGS, custom(BINDINGS, "edge", reference=export))
         asking = LocalTransport(hub.function, OPERATOR_TOKEN)
-        return cls(asking, client.workspace(WORKLOAD), client.workspace(INVENTORY), cluster)
+        return cls(asking, client.workspace(WORKLOAD), client.workspace(INVENTORY), cluster, hub.store)
 
     @property
     def asked(self) -> HubClient:
@@ -90,6 +94,14 @@ class AskedHub:
 
     async def place(self, obj: Obj) -> Obj:
         return await self.client.create(EDGE_PLACEMENTS, obj)
+
+    async def forget_author(self, name: str = "p") -> None:
+        """As an earlier version would have stored the placement."""
+        [prefix] = [one for one in self.store.storage_prefixes() if "/edgeplacements" in one]
+        [entry] = [one for one in self.store.list(prefix).entries if one.key.endswith(f"/{name}")]
+        obj = orjson.loads(entry.value)
+        del obj["metadata"]["annotations"][AUTHOR]
+        await self.store.put(entry.key, encode_stored(obj), expect=entry.revision)
 
     async def schedule(self, name: str = "p") -> None:
         """What the scheduler does about one placement."""

@@ -98,7 +98,8 @@ def _summary(answer: PlacementExplanation) -> str:
 def _author(answer: PlacementExplanation) -> str:
     author = answer.placement.author
     if not author:
-        return "Author of the spec: not recorded"
+        claim = answer.placement.claim_with
+        return f"Author of the spec: not recorded{f'; to become it: {claim}' if claim else ''}"
     where = f", in {author.workspace} only" if author.workspace else ""
     return f"Author of the spec: {author.user}{where}"
 

@@ -86,7 +86,8 @@ def _placements(answer: FleetStatus, everything: bool) -> Iterator[str]:
         yield NO_PLACEMENTS if answer.workspace == "*" else "No placements in this workspace."
         return
     held = f", {count(counts.held, 'withdrawal')} held" if counts.held else ""
-    yield f"{count(counts.all, 'placement')}: {counts.with_problems or 'none'} with problems{held}"
+    left_out = f", {counts.left_out} without some matching Locations" if counts.left_out else ""
+    yield f"{count(counts.all, 'placement')}: {counts.with_problems or 'none'} with problems{held}{left_out}"
     most = None if everything else LISTED
     rows = (row for one in placements for row in _placement(one))
     yield from _listed(["NAME", "WORKSPACE", "OBJECTS", "PROBLEM", "MESSAGE"], rows, most)
@@ -99,7 +100,7 @@ def _placement(one: PlacementHealth) -> Iterator[list[str]]:
     for problem in one.problems:
         yield [*head, fields.line(problem.reason), fields.line(problem.message)]
     if not one.problems:
-        yield [*head, NONE, ""]
+        yield [*head, NONE, fields.line(one.left_out)]
 
 
 def _summaries(answer: FleetStatus, now: datetime, everything: bool) -> Iterator[str]:

@@ -97,6 +97,7 @@ class PlacementName(Result, frozen=True):
     name: str
     generation: int
     author: PlacementAuthor | UnsetType  #: unset: not recorded
+    claim_with: str | UnsetType  #: the command that makes its user the author, if the hub recorded none
 
 
 class PlacementSummary(Result, frozen=True):
@@ -163,7 +164,13 @@ async def explain(hub: HubClient, name: str, location: str = "") -> PlacementExp
     if location:
         locations = [await _with_withdrawn(hub, explained, one) for one in locations]
     return PlacementExplanation(
-        PlacementName(workspace_name(hub), name, placement.generation, _author(placement.author)),
+        PlacementName(
+            workspace_name(hub),
+            name,
+            placement.generation,
+            _author(placement.author),
+            decide.claim(name) if placement.author is None else UNSET,
+        ),
         explained.resolution.problem or UNSET,
         locations,
         explained.summary(),

@@ -253,6 +253,7 @@ class PlacementHealth(Result, frozen=True):
     selected_objects: int | None  #: None: not counted yet
     problems: list[ConditionProblem]
     confirmation: str  #: of a held withdrawal
+    left_out: str = ""  #: why it is ready without some matching Locations
     workspace: str = ""
     confirm_with: str = ""  #: the command that confirms it
 
@@ -308,7 +309,13 @@ def _placement(document: Obj) -> PlacementHealth:
         selected if isinstance(selected := fields.at(document, "status", SELECTED_COUNT), int) else None,
         problems,
         next((one[1] for one in held if one), ""),
+        _left_out(document),
     )
+
+
+def _left_out(document: Obj) -> str:
+    ready = fields.condition(document, READY)
+    return fields.text(ready, "message") if ready.get("status") == "True" else ""
 
 
 def _problems(document: Obj) -> Iterator[ConditionProblem]:

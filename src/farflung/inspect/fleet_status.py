@@ -186,6 +186,7 @@ class PlacementCounts(Result, frozen=True):
     all: int
     with_problems: int
     held: int  #: withdrawals
+    left_out: int  #: ready without some matching Locations, on which their authors may not place
 
 
 class FleetCounts(Result, frozen=True):
@@ -262,15 +263,22 @@ def summarize(fleet: Fleet, now: datetime, *, everything: bool = False) -> Fleet
     is_well = not (bad_edges or bad_placements or bad_summaries) and (machines is None or machines.is_well)
     counts = FleetCounts(
         None if edges is None else EdgeCounts(len(edges), len(bad_edges), _states(edges)),
-        None
-        if placements is None
-        else PlacementCounts(len(placements), len(bad_placements), sum(bool(one.confirmation) for one in placements)),
+        None if placements is None else _count_placements(placements),
         None if summaries is None else Counts(len(summaries), len(bad_summaries)),
     )
     if not everything:
         edges, placements, summaries = edges and bad_edges, placements and bad_placements, summaries and bad_summaries
         machines = machines and machines.without_healthy()
     return FleetStatus("", "*", is_well, counts, edges, placements, summaries, machines, fleet.remarks)
+
+
+def _count_placements(placements: Sequence[PlacementHealth]) -> PlacementCounts:
+    return PlacementCounts(
+        len(placements),
+        sum(bool(one.problems) for one in placements),
+        sum(bool(one.confirmation) for one in placements),
+        sum(bool(one.left_out) for one in placements),
+    )
 
 
 def _states(edges: Iterable[Edge]) -> dict[EdgeHealth, int]:
