@@ -101,7 +101,12 @@ PLACEMENTS = st.one_of(
         tolerations=TOLERATIONS,
         where=st.none() | WHERE,
     ),
-    st.builds(Placement, PLACEMENT_KEYS, problem=st.just("spec.locationSelectors[0]: makes no sense")),
+    st.builds(
+        Placement,
+        PLACEMENT_KEYS,
+        author=PLAIN["author"],
+        problem=st.just("spec.locationSelectors[0]: makes no sense"),
+    ),
 )
 
 
@@ -149,8 +154,23 @@ class Histories(RuleBasedStateMachine):
         taints=st.one_of(st.just(()), TAINTS),
     )
     def put_location(self, key: ObjectKey, labels: dict[str, str], instances: Any, taints: Any) -> None:
+        returning = self.keeping(key) if key not in self.locations else frozenset()
         self.locations[key] = location(key, labels, instances, taints)
-        self.expect(self.engine.put_location(self.locations[key]))
+        self.expect(self.engine.put_location(self.locations[key]) | returning)
+
+    def keeping(self, key: ObjectKey) -> frozenset[ObjectKey]:
+        """Placements with a problem and with destinations at the Location."""
+        return frozenset(
+            one
+            for one, placement in self.placements.items()
+            if placement.problem and any(ObjectKey(to.cluster, to.location) == key for to in self.kept(one))
+        )
+
+    def kept(self, key: ObjectKey) -> frozenset[Destination]:
+        return self.previous.get(key, frozenset()) if self.placements[key].problem else frozenset()
+
+    def waiting(self, cluster: str) -> frozenset[ObjectKey]:
+        return frozenset(key for key in self.placements if cluster in self.engine.undecided(key, self.kept(key)))
 
     @rule(
         key=TARGET_KEYS,
@@ -186,6 +206,14 @@ class Histories(RuleBasedStateMachine):
         self.forget_rights()
         self.expect(self.engine.put_placement(placement))
 
+    @rule(key=PLACEMENT_KEYS)
+    def break_placement(self, key: ObjectKey) -> None:
+        """Its spec becomes invalid after its destinations were stored."""
+        if key in self.placements:
+            self.store()
+            author = self.placements[key].author
+            self.put_placement(Placement(key, author=author, problem="spec.locationSelectors[0]: makes no sense"))
+
     def forget_rights(self) -> None:
         """The engine forgets those of authors without placements."""
         authors = {placement.author for placement in self.placements.values()}
@@ -195,7 +223,7 @@ class Histories(RuleBasedStateMachine):
     @rule(author=AUTHORS, cluster=CLUSTERS, right=RIGHTS)
     def put_right(self, author: Author, cluster: str, right: PlacingRight) -> None:
         """Who waited for it is known to those who ask."""
-        waiting = {key for key in self.placements if cluster in self.engine.undecided(key)}
+        waiting = self.waiting(cluster)
         self.rights[author, cluster] = right
         self.doubted.discard((author, cluster))
         self.forget_rights()
@@ -206,7 +234,7 @@ class Histories(RuleBasedStateMachine):
         self.doubted.add((author, cluster))
         self.forget_rights()
         self.engine.doubt_right(author, cluster)
-        self.expect(frozenset(key for key in self.placements if cluster in self.engine.undecided(key)))
+        self.expect(self.waiting(cluster))
 
     @rule(key=LOCATION_KEYS)
     def remove_location(self, key: ObjectKey) -> None:
@@ -228,7 +256,11 @@ class Histories(RuleBasedStateMachine):
     @rule()
     def store(self) -> None:
         """What was resolved is stored, and is where placements lead from now on."""
-        self.previous = {key: frozenset(self.resolve(key).destinations) for key in self.placements}
+        found = {key: self.resolve(key) for key in self.placements}
+        self.previous = {
+            key: self.kept(key) if one.problem and not one.lost else frozenset(one.destinations)
+            for key, one in found.items()
+        }
         self.resolved = {key: self.resolve(key) for key in self.placements}
 
     @invariant()
@@ -236,7 +268,9 @@ class Histories(RuleBasedStateMachine):
         for key, placement in self.placements.items():
             found = self.resolve(key)
             if placement.problem:
-                assert found == Resolution(problem=placement.problem)
+                lost = frozenset(one for one in self.kept(key) if self.is_lost(placement, one))
+                left = tuple(sorted(self.kept(key) - lost)) if lost else ()
+                assert found == Resolution(left, problem=placement.problem, lost=lost)
                 continue
             matching = [
                 one for one in self.locations.values() if any(s.matches(one.labels) for s in placement.selectors)
@@ -263,6 +297,10 @@ class Histories(RuleBasedStateMachine):
         key = placement.author, one.key.cluster
         right = None if placement.author is None or key in self.doubted else self.rights.get(key)
         return None if right is None else right.everywhere or one.key.name in right.names
+
+    def is_lost(self, placement: Placement, one: Destination) -> bool:
+        there = self.locations.get(ObjectKey(one.cluster, one.location))
+        return there is None or self.may_place(placement, there) is False
 
     def usable(self, placement: Placement, one: Location) -> list[Destination]:
         found = []
@@ -312,7 +350,8 @@ class Histories(RuleBasedStateMachine):
     def what_is_stored_stays(self) -> None:
         for key in self.placements:
             found = self.resolve(key)
-            assert self.engine.resolve(key, frozenset(found.destinations)) == found
+            after = self.engine.resolve(key, frozenset(found.destinations))
+            assert after == (Resolution(problem=found.problem) if found.problem else found)
 
     @invariant()
     def history_does_not_matter(self) -> None:
@@ -522,3 +561,20 @@ def test_an_invalid_expression_is_a_problem_of_its_placement() -> None:
     why = 'spec.where: Invalid value: "1": compilation failed: ERROR: <input>:-1:0: must evaluate to bool'
     assert made.resolve(PLACE).problem.startswith(why)
     assert list(made.explain(PLACE)) == []
+
+
+def test_a_placement_with_a_problem_keeps_only_what_its_author_may_still_use() -> None:
+    made = engine(at("gone"), at("lost"), at("kept"), run("t"), place())
+    made.put_right(ALICE, "imw", EVERYWHERE)
+    before = frozenset(made.resolve(PLACE).destinations)
+    made.put_placement(place(where=WhereFilter("1")))
+    assert made.resolve(PLACE, before).lost == frozenset()
+    assert made.put_right(ALICE, "imw", PlacingRight(names=frozenset({"gone", "kept"}))) == {PLACE}
+    assert made.remove_location(ObjectKey("imw", "gone")) == {PLACE}
+    found = made.resolve(PLACE, before)
+    assert found.problem.startswith("spec.where")
+    assert [one.location for one in found.destinations] == ["kept"]
+    assert {one.location for one in found.lost} == {"gone", "lost"}
+    made.doubt_right(ALICE, "imw")
+    assert {one.location for one in made.resolve(PLACE, before).lost} == {"gone"}
+    assert made.undecided(PLACE, before) == {"imw"}

@@ -273,7 +273,7 @@ class ExplainedPlacement:
     def now(self) -> WrittenState:
         wanted = decide.desired(self.placement, self.resolution)
         before = {destination for obj in self._observed for destination in destinations_of(obj)}
-        after = before if self.resolution.problem else set(self.resolution.destinations)
+        after = before - self.resolution.lost if self.resolution.problem else set(self.resolution.destinations)
         status = self._document.get("status")
         return WrittenState(
             status or {},

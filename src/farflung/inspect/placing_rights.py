@@ -43,7 +43,7 @@ class ReviewedRights:
         resolver.put_placement(placement)
         if placement.author is None:
             return placement
-        for cluster in sorted(resolver.undecided(placement.key)):
+        for cluster in sorted(resolver.undecided(placement.key, frozenset(current))):
             right = await self.right(RightKey(placement.author, cluster))
             used = frozenset(one.location for one in current if one.cluster == cluster)
             resolver.put_right(placement.author, cluster, PlacingRight(names=used) if right is None else right)

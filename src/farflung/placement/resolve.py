@@ -43,7 +43,8 @@ class Resolution(msgspec.Struct, frozen=True):
     chosen: int = 0  #: Locations that are in `destinations`
     left_out: int = 0  #: Locations that the selectors match, and on which the author may not place
     undecided: int = 0  #: Locations in `matching` of which that is not known
-    problem: str = ""  #: why it cannot be resolved; then the other fields are empty
+    problem: str = ""  #: why it cannot be resolved; then all fields but `lost` are empty, unless there are lost ones
+    lost: frozenset[Destination] = frozenset()  #: current ones that a placement with a problem must not keep
     failing: tuple[str, ...] = ()  #: objects of current destinations that could not be taken into account
 
 
@@ -491,6 +492,7 @@ class Resolver:
         self._vacant = BitMap()  #: locations without SyncTargets
         self._known: dict[int, ResultCache] = {}  #: placement → results of its expression
         self._permissions: dict[Author | None, _Permissions] = {}  #: of authors with placements
+        self._unresolved = BitMap()  #: placements whose last resolution has a problem
 
     # --- queries ----------------------------------------------------------------------------------
 
@@ -521,7 +523,8 @@ class Resolver:
         numbers = (self._locations.number(ObjectKey(cluster, name)) for name in right.names)
         named = BitMap([number for number in numbers if number is not None])
         changed = found.put(cluster, right, locations, named)
-        return self._keys(BitMap([one for one in found.placements if self._matched[one].intersect(changed)]))
+        concerned = BitMap([one for one in found.placements if self._matched[one].intersect(changed)])
+        return self._keys(concerned | (found.placements & self._unresolved if changed else BitMap()))
 
     def doubt_right(self, author: Author, cluster: str) -> None:
         """The right is being reviewed again: until then the author gets no new destinations in this workspace, and
@@ -537,13 +540,15 @@ class Resolver:
         """Whether the author has placements, and the workspace Locations."""
         return author in self._permissions and bool(self._locations_of(cluster))
 
-    def undecided(self, key: ObjectKey) -> frozenset[str]:
-        """Workspaces with Locations that the placement selects, in which the right of its author is not known."""
+    def undecided(self, key: ObjectKey, kept: Set[Destination] = frozenset()) -> frozenset[str]:
+        """Workspaces with Locations that the placement selects, in which the right of its author is not known.  `kept`:
+        destinations that it may keep because of a problem, likewise."""
         number = self._placements.number(key)
         if number is None or self._placements[number].author is None:
             return frozenset()
-        found = self._permissions[self._placements[number].author]
-        missing = self._matched[number] - found.known
+        found = (self._locations.number(ObjectKey(one.cluster, one.location)) for one in kept)
+        wanted = self._matched[number] | BitMap([one for one in found if one is not None])
+        missing = wanted - self._permissions[self._placements[number].author].known
         return frozenset([self._locations[one].key.cluster for one in missing])
 
     # --- placements -------------------------------------------------------------------------------
@@ -576,6 +581,7 @@ class Resolver:
         self._known.pop(number, None)
         self._spreading.discard(number)
         self._filtering.discard(number)
+        self._unresolved.discard(number)
         return frozenset((key,))
 
     def _disown(self, number: int, author: Author | None) -> None:
@@ -660,7 +666,7 @@ class Resolver:
         concerned = self._selecting(location.labels)
         for placement in concerned:
             self._matched[placement].discard(number)
-        return self._keys(concerned)
+        return self._keys(concerned | self._unresolved)
 
     def _select_targets(self, number: int, location: Location) -> None:
         if location.instances is None:
@@ -758,7 +764,8 @@ class Resolver:
             raise KeyError(key)
         placement = self._placements[number]
         if problem := placement.find_problem():
-            return Resolution(problem=problem)
+            return self._with_problem(number, problem, previous)
+        self._unresolved.discard(number)
         permissions, selected = self._permissions[placement.author], self._matched[number]
         matched, undecided = selected & permissions.may, selected - permissions.known
         left_out = len(selected) - len(matched) - len(undecided)
@@ -778,9 +785,19 @@ class Resolver:
         if placement.where is not None:
             self._known[number] = run.known
         if resolution.problem:
-            return resolution
+            return self._with_problem(number, resolution.problem, previous)
         matching = len(selected) - left_out
         return msgspec.structs.replace(resolution, matching=matching, left_out=left_out, undecided=len(undecided))
+
+    def _with_problem(self, number: int, problem: str, previous: Set[Destination]) -> Resolution:
+        """Current destinations stay, except those at deleted Locations and at those on which the author may not place:
+        otherwise tenants could keep clusters by an invalid spec."""
+        self._unresolved.add(number)
+        permissions = self._permissions[self._placements[number].author]
+        denied = permissions.known - permissions.allowed
+        found = {one: self._locations.number(ObjectKey(one.cluster, one.location)) for one in previous}
+        lost = frozenset([one for one, location in found.items() if location is None or location in denied])
+        return Resolution(tuple(sorted(previous - lost)) if lost else (), problem=problem, lost=lost)
 
     def _kept(self, locations: BitMap, previous: Set[Destination]) -> Iterator[LocationTargets]:
         """Current destinations at Locations of which it is not known whether the author may place on them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import orjson
@@ -67,14 +67,14 @@ class Tenants:
         assert manager is not None
         await self.fleet.eventually(lambda: manager.idle, "rest")
 
-    async def forget_author(self, name: str) -> None:
-        """As an earlier version would have written it."""
+    async def rewrite(self, name: str, change: Callable[[Obj], object]) -> None:
+        """As an earlier version of the hub would have stored it."""
         stored = self.fleet.hub.stored(self.workload)
         [key] = [key for key in stored if "/edgeplacements" in key and key.endswith(f"/{name}")]
         entry = self.fleet.hub.store.get(key)
         assert entry is not None
         obj = orjson.loads(entry.value)
-        del obj["metadata"]["annotations"][AUTHOR]
+        change(obj)
         await self.fleet.hub.store.put(key, encode_stored(obj), expect=entry.revision)
 
 
@@ -128,6 +128,20 @@ async def test_a_right_is_granted_for_all_locations_or_for_some_and_withdrawn(on
     await one.leads_to("p", "prod", "test")
     await one.fleet.may_place(one.inventory, ALICE, allowed=False)
     await one.leads_to("p", reason="PlacingNotAllowed")
+
+
+async def test_an_invalid_spec_keeps_no_destination_after_the_right_is_lost(one: Tenants) -> None:
+    await one.fleet.may_place(one.inventory, ALICE)
+    await one.place(ALICE, "p", {})
+    await one.leads_to("p", "dev", "prod")
+    await one.rewrite("p", lambda obj: obj["spec"].update(where="1"))
+    await one.leads_to("p", "dev", "prod", reason="InvalidSpec")
+    await one.fleet.may_place(one.inventory, ALICE, "prod")
+    await one.leads_to("p", "prod", reason="InvalidSpec")
+    await one.fleet.crash()
+    await one.fleet.may_place(one.inventory, ALICE, allowed=False)
+    await one.fleet.start()
+    await one.leads_to("p", reason="InvalidSpec")
 
 
 async def test_the_right_needs_access_to_the_workspace_and_the_groups_that_it_requires(one: Tenants) -> None:
@@ -206,7 +220,7 @@ async def test_an_existing_placement_without_an_author_keeps_its_destinations_un
         await one.fleet.start()
         await one.leads_to("p", "dev", "prod")
         await one.fleet.crash()
-        await one.forget_author("p")
+        await one.rewrite("p", lambda obj: obj["metadata"]["annotations"].pop(AUTHOR))
         await one.fleet.start()
         await one.leads_to("p", "dev", "prod", reason="AuthorUnknown")
         await one.fleet.location(one.inventory, "test", {"env": "test"}, {})
@@ -293,7 +307,7 @@ async def test_without_authors_the_placements_of_trusted_workspaces_lead_everywh
         await one.place(ALICE, "p", PROD)
         await one.fleet.start()
         await one.leads_to("p", "prod")
-        await one.forget_author("p")
+        await one.rewrite("p", lambda obj: obj["metadata"]["annotations"].pop(AUTHOR))
         await one.place(BOB, "q", DEV)
         await one.leads_to("q", "dev")
         for trusted in (("root:other", "root:wm"), ("root:other", "root:wmw")):

@@ -197,9 +197,11 @@ class EdgeScheduler:
 
     def _waits_for_rights(self, placement: Placement) -> bool:
         """Whether rights of the author are being reviewed, on which its destinations depend."""
-        for key in self._triggers.missing_rights(placement):
+        may_have_problem = placement.problem or placement.where is not None
+        kept = self._previous(placement) if may_have_problem else frozenset()
+        for key in self._triggers.missing_rights(placement, kept):
             self._setting.rights.want(key)
-        missing = self._triggers.missing_rights(placement)
+        missing = self._triggers.missing_rights(placement, kept)
         return not all(map(self._setting.rights.is_failing, missing))
 
     def _trouble(self, what: str, error: Exception) -> None:
@@ -238,7 +240,7 @@ class EdgeScheduler:
             writes = self._writes(placement, resolution)
         for one in others:
             self._log_slice("updated", key.cluster, key.name, one, v=2)
-        if not resolution.problem:
+        if not resolution.problem or resolution.lost:
             self._decided[key] = Decided(placement.uid, resolution.destinations, self._versions(key))
         document = orjson.loads(placement.document)
         now = self._setting.now().strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -298,7 +300,8 @@ class EdgeScheduler:
         """Keep destinations that the engine may lack only because it fails with their Location or SyncTarget."""
         failing: set[tuple[str, str]] = set()
         kept = set(resolution.destinations)
-        for one in before if self.rebuilder.failing and not resolution.problem else ():
+        may_lose = not resolution.problem or resolution.lost
+        for one in before if self.rebuilder.failing and may_lose else ():
             for kind, name in (("Location", one.location), ("SyncTarget", one.target)):
                 if (kind, cache.Key(one.cluster, "", name)) in self.rebuilder.failing:
                     failing.add((kind, name))
@@ -306,7 +309,8 @@ class EdgeScheduler:
         if len(kept) == len(resolution.destinations):
             return resolution
         names = tuple(f"{kind} {name}" for kind, name in sorted(failing))
-        return msgspec.structs.replace(resolution, destinations=tuple(sorted(kept)), failing=names)
+        lost = resolution.lost - kept
+        return msgspec.structs.replace(resolution, destinations=tuple(sorted(kept)), failing=names, lost=lost)
 
     # --- writing ----------------------------------------------------------------------------------
 

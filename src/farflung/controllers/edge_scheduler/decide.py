@@ -5,7 +5,8 @@ sorted and cut: each slice ends before the destination with the least hash among
 hardly depends on the other destinations, and a change usually touches one slice.  The first slice has the name of the
 EdgePlacement, every other one the hash of its first destination.
 
-An EdgePlacement with a problem (`resolution.problem`) keeps its slices, and its status reports the problem.
+An EdgePlacement with a problem (`resolution.problem`) keeps its slices, but destinations that its author lost, and its
+status reports the problem.
 """
 
 from __future__ import annotations
@@ -221,8 +222,8 @@ SHOWN: Final = 3  #: failing objects in a message
 
 
 def desired(placement: Placement, resolution: Resolution, limit: int = LIMIT) -> list[Obj] | None:
-    """The desired slices; None if the placement has a problem, and keeps its slices."""
-    return None if resolution.problem else sliced(placement, resolution.destinations, limit)
+    """The desired slices; None if the placement has a problem, and keeps all of its slices."""
+    return None if resolution.problem and not resolution.lost else sliced(placement, resolution.destinations, limit)
 
 
 def plan(placement: Placement, wanted: Sequence[Obj] | None, observed: Iterable[Mapping[str, Any]]) -> list[Write]:

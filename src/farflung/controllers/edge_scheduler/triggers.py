@@ -9,7 +9,7 @@ matching each Location with each placement would take longer than resolving each
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from typing import Final, NamedTuple
 
 import msgspec
@@ -17,7 +17,7 @@ import msgspec
 from farflung.controllers.placing_rights.decide import RightKey
 from farflung.placement.names import ObjectKey
 from farflung.placement.resolve import Resolution, Resolver
-from farflung.placement.types import Location, Placement, PlacingRight, ScheduledTarget
+from farflung.placement.types import Destination, Location, Placement, PlacingRight, ScheduledTarget
 from farflung.runtime import cache
 from farflung.runtime.cache import CacheChange
 
@@ -104,12 +104,12 @@ class Triggers:
 
     # --- rights of authors ------------------------------------------------------------------------
 
-    def missing_rights(self, placement: Placement) -> list[RightKey]:
-        """The rights that are not known and decide its destinations.  `waiting` has the placement until they are."""
+    def missing_rights(self, placement: Placement, kept: Set[Destination] = frozenset()) -> list[RightKey]:
+        """The rights that are not known and decide its destinations.  `waiting` has the placement until they are.
+        `kept`: see `Resolver.undecided`."""
         author = placement.author
-        found = (
-            [] if author is None else [RightKey(author, one) for one in sorted(self._resolver.undecided(placement.key))]
-        )
+        clusters = self._resolver.undecided(placement.key, kept)
+        found = [] if author is None else [RightKey(author, one) for one in sorted(clusters)]
         for key in found:
             self._waiting_for.setdefault(key, set()).add(placement.key)
         return found
