@@ -8,9 +8,7 @@ from typing import Final
 from farflung.apis.printers import AGE, NAME, field, printer
 from farflung.apis.resource import Group
 from farflung.apis.rows import ForbiddenField, Format, NotNegative, Optional, Pointer, Positive, Validation, When
-from farflung.apis.validation import (
-    Rules,
-)
+from farflung.apis.validation import Rules
 from farflung.machinery import names
 
 LEASES: Final = printer("coordination.v1.Lease", NAME, field("Holder", "spec.holderIdentity"), AGE)

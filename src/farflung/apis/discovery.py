@@ -25,13 +25,7 @@ from farflung.apis.rows import (
     When,
     immutable,
 )
-from farflung.apis.validation import (
-    PROTOCOLS,
-    Errors,
-    Rules,
-    check_not_special,
-    parse_address,
-)
+from farflung.apis.validation import PROTOCOLS, Errors, Rules, check_not_special, parse_address
 from farflung.machinery import names
 from farflung.machinery.errors import Obj, invalid_value, required
 

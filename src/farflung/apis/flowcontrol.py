@@ -26,12 +26,7 @@ from farflung.apis.rows import (
     When,
     new_status,
 )
-from farflung.apis.validation import (
-    Errors,
-    Rules,
-    keep_spec,
-    keep_status,
-)
+from farflung.apis.validation import Errors, Rules, keep_spec, keep_status
 from farflung.machinery import names
 from farflung.machinery.errors import Obj, required
 

@@ -6,17 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from farflung.apis.printers import (
-    AGE,
-    NAME,
-    NOTHING,
-    column,
-    field,
-    load_balancer_text,
-    part,
-    printer,
-    selector_text,
-)
+from farflung.apis.printers import AGE, NAME, NOTHING, column, field, load_balancer_text, part, printer, selector_text
 from farflung.apis.resource import Group, status
 from farflung.apis.rows import (
     ITSELF,

@@ -44,15 +44,7 @@ from typing import Any, Final, Protocol
 
 from farflung.apis.validation import IMMUTABLE, NOT_NEGATIVE, POSITIVE, Errors
 from farflung.machinery import names
-from farflung.machinery.errors import (
-    Obj,
-    duplicate,
-    field_forbidden,
-    invalid_value,
-    not_supported,
-    required,
-    too_many,
-)
+from farflung.machinery.errors import Obj, duplicate, field_forbidden, invalid_value, not_supported, required, too_many
 
 CheckFunction = Callable[[Any, str, Errors], object]  #: (value, field, errors); its result is ignored
 ITSELF: Final = "."  #: `named` of a row whose errors name the object that has the field

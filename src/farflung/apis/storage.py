@@ -34,13 +34,7 @@ from farflung.apis.validation import (
     spec_of,
 )
 from farflung.machinery import names
-from farflung.machinery.errors import (
-    Obj,
-    field_forbidden,
-    invalid_value,
-    required,
-    too_long,
-)
+from farflung.machinery.errors import Obj, field_forbidden, invalid_value, required, too_long
 
 CLASS_DEFAULTS: Final = (
     "storageclass.kubernetes.io/is-default-class",

@@ -15,15 +15,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from farflung.machinery import names
-from farflung.machinery.errors import (
-    FieldError,
-    Obj,
-    field_forbidden,
-    invalid_value,
-    not_supported,
-    required,
-    too_long,
-)
+from farflung.machinery.errors import FieldError, Obj, field_forbidden, invalid_value, not_supported, required, too_long
 
 
 def no_change(obj: Obj) -> None: ...

@@ -16,17 +16,7 @@ from math import inf
 from typing import Final, cast
 
 from farflung.http.flow_control import WriteTurns
-from farflung.http.heads import (
-    BLOCK,
-    CLOSE,
-    CONTINUE,
-    KEEP_ALIVE,
-    LAST_CHUNK,
-    WITHOUT_BODY,
-    Heads,
-    chunk,
-    failure,
-)
+from farflung.http.heads import BLOCK, CLOSE, CONTINUE, KEEP_ALIVE, LAST_CHUNK, WITHOUT_BODY, Heads, chunk, failure
 from farflung.http.limits import BodyBudget, Limits
 from farflung.http.messages import (
     EXEMPT,

@@ -37,12 +37,7 @@ from farflung.machines.engine.evaluation import SchedulingExplanation, SiteVerdi
 from farflung.machines.engine.values import MachineRequest, Reservation, SchedulingDecision
 from farflung.machines.failover import add_refusal_reason
 from farflung.machines.files.configuration import SchedulerConfiguration
-from farflung.machines.object_readers import (
-    FINISHED_PHASES,
-    SCHEDULER_NAMES,
-    InvalidRequestError,
-    read_request,
-)
+from farflung.machines.object_readers import FINISHED_PHASES, SCHEDULER_NAMES, InvalidRequestError, read_request
 from farflung.machines.statuses import PLACED, SCORE, find_condition
 from farflung.machines.subjects import ALLOCATION, POD, ObservedSubject, SchedulingSubject
 from farflung.runtime.cache import Key

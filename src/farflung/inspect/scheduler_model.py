@@ -14,13 +14,7 @@ from msgspec.structs import asdict
 
 from farflung.apis.edge.authors import Author
 from farflung.apis.globalscheduler.names import ALLOCATIONS, CLUSTERS, FILES_ANNOTATION
-from farflung.apis.kcp.names import (
-    CLUSTER_ANNOTATION,
-    COMPUTE,
-    COMPUTE_EXPORT,
-    LOGICAL_CLUSTERS,
-    SYNC_TARGETS,
-)
+from farflung.apis.kcp.names import CLUSTER_ANNOTATION, COMPUTE, COMPUTE_EXPORT, LOGICAL_CLUSTERS, SYNC_TARGETS
 from farflung.apis.names import LEASES, PODS
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client

@@ -18,14 +18,7 @@ from farflung.machines.context import SchedulerContext
 from farflung.machines.engine.values import Site, SiteKey
 from farflung.machines.failover import MachineRef
 from farflung.machines.object_readers import InvalidRequestError, SubjectDecoder, read_request
-from farflung.machines.subjects import (
-    ALLOCATION,
-    BOUND_CLUSTER,
-    POD,
-    ObservedSubject,
-    PlacedSubject,
-    SchedulingSubject,
-)
+from farflung.machines.subjects import ALLOCATION, BOUND_CLUSTER, POD, ObservedSubject, PlacedSubject, SchedulingSubject
 from farflung.runtime.informer import Informer
 from farflung.runtime.recorder import InvolvedObject, Recorder
 

@@ -56,12 +56,7 @@ from farflung.machines.subjects import (
     UnplacedSubject,
 )
 from farflung.placement.names import THE_ONE
-from farflung.placement.types import (
-    Location,
-    PlacingRight,
-    Workspace,
-    parse_location,
-)
+from farflung.placement.types import Location, PlacingRight, Workspace, parse_location
 from farflung.runtime.cache import CacheChange, Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer, SharedInformers

@@ -35,14 +35,7 @@ from farflung.machines.failover import (
     RefusalRecord,
     is_eviction_suspended,
 )
-from farflung.machines.subjects import (
-    COPY,
-    POD,
-    ObservedSubject,
-    PlacedSubject,
-    SchedulingSubject,
-    UnplacedSubject,
-)
+from farflung.machines.subjects import COPY, POD, ObservedSubject, PlacedSubject, SchedulingSubject, UnplacedSubject
 from farflung.runtime.cache import Key
 
 K = TypeVar("K")

@@ -13,11 +13,7 @@ from farflung.apis.kcp.names import COMPUTE, COMPUTE_EXPORT
 from farflung.client.rest import Client
 from farflung.controllers.placing_rights.controller import PlacingRights
 from farflung.lib.klog import Logger
-from farflung.machines.controller import (
-    NAME,
-    GlobalScheduler,
-    GlobalSchedulerSetting,
-)
+from farflung.machines.controller import NAME, GlobalScheduler, GlobalSchedulerSetting
 from farflung.machines.files.configuration import SchedulerConfiguration
 from farflung.machines.files.reloader import Reloader
 from farflung.runtime.controller import Controller

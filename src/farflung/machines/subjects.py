@@ -8,13 +8,7 @@ from typing import Final, NamedTuple
 
 from farflung.apis.edge.authors import Author
 from farflung.apis.globalscheduler.names import GLOBALSCHEDULER_GROUP
-from farflung.machines.engine.values import (
-    MachineRequest,
-    MachineToleration,
-    Reservation,
-    SchedulingDecision,
-    SiteKey,
-)
+from farflung.machines.engine.values import MachineRequest, MachineToleration, Reservation, SchedulingDecision, SiteKey
 from farflung.runtime.cache import Key
 
 BOUND_CLUSTER: Final = f"{GLOBALSCHEDULER_GROUP}/cluster"  #: the annotation `<logical cluster>|<namespace>/<name>`

@@ -12,13 +12,7 @@ import msgspec
 
 from farflung.apis.edge.names import SYNCER_CONFIGS
 from farflung.apis.kcp.names import API_BINDINGS, CLUSTER_ANNOTATION, COMPUTE, SYNC_TARGETS, WORKSPACES
-from farflung.apis.names import (
-    CLUSTER_ROLE_BINDINGS,
-    CLUSTER_ROLES,
-    NAMESPACES,
-    SERVICE_ACCOUNTS,
-    TOKEN_REVIEWS,
-)
+from farflung.apis.names import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, SERVICE_ACCOUNTS, TOKEN_REVIEWS
 from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.rest import Client
 from farflung.lib.errors import UserError

@@ -43,15 +43,7 @@ from farflung.apis.validation import (
     spec_of,
 )
 from farflung.machinery import names
-from farflung.machinery.errors import (
-    FieldError,
-    Obj,
-    duplicate,
-    field_forbidden,
-    invalid_value,
-    required,
-    too_many,
-)
+from farflung.machinery.errors import FieldError, Obj, duplicate, field_forbidden, invalid_value, required, too_many
 
 if TYPE_CHECKING:  # CEL is loaded with the first policy or webhook
     from farflung.apis.admissionregistration.expressions import PolicyCompiler, PolicyExpression

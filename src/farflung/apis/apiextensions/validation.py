@@ -30,17 +30,7 @@ from farflung.apis.apiextensions.schemas import (
     too_large,
 )
 from farflung.apis.metadata import OBJECT_META
-from farflung.apis.rows import (
-    Check,
-    CheckFunction,
-    Each,
-    Enum,
-    InvalidIf,
-    Optional,
-    Required,
-    Struct,
-    Table,
-)
+from farflung.apis.rows import Check, CheckFunction, Each, Enum, InvalidIf, Optional, Required, Struct, Table
 from farflung.apis.validation import Deletion, Errors, Rules, check_immutable, keep_spec
 from farflung.machinery import names
 from farflung.machinery.errors import FieldError, Obj, field_forbidden, go_quote, invalid_value, required, too_many

@@ -43,14 +43,7 @@ from farflung.apis.rows import (
 )
 from farflung.apis.validation import PROTOCOLS, Errors, check_choice, check_descending, check_port, check_supported
 from farflung.machinery import names
-from farflung.machinery.errors import (
-    Obj,
-    duplicate,
-    field_forbidden,
-    field_not_found,
-    invalid_value,
-    required,
-)
+from farflung.machinery.errors import Obj, duplicate, field_forbidden, field_not_found, invalid_value, required
 
 PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 HOOKS: Final = ("postStart", "preStop")

@@ -65,14 +65,7 @@ from farflung.apis.validation import (
     spec_of,
 )
 from farflung.machinery import names
-from farflung.machinery.errors import (
-    Obj,
-    duplicate,
-    field_forbidden,
-    go_quote,
-    invalid_value,
-    required,
-)
+from farflung.machinery.errors import Obj, duplicate, field_forbidden, go_quote, invalid_value, required
 
 ALL_CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
 #: fields of a pod spec that are checked always

@@ -52,14 +52,7 @@ from farflung.apis.validation import (
     spec_of,
 )
 from farflung.machinery import names
-from farflung.machinery.errors import (
-    Obj,
-    duplicate,
-    field_forbidden,
-    invalid,
-    invalid_value,
-    required,
-)
+from farflung.machinery.errors import Obj, duplicate, field_forbidden, invalid, invalid_value, required
 
 WITH_ADDRESS: Final = ("ClusterIP", "NodePort", "LoadBalancer")
 REACHABLE_FROM_OUTSIDE: Final = ("NodePort", "LoadBalancer")

@@ -29,15 +29,7 @@ from farflung.apis.validation import (
 )
 from farflung.machinery import names
 from farflung.machinery.codec.json import parse_object
-from farflung.machinery.errors import (
-    FieldError,
-    Malformed,
-    Obj,
-    field_forbidden,
-    invalid_value,
-    required,
-    too_long,
-)
+from farflung.machinery.errors import FieldError, Malformed, Obj, field_forbidden, invalid_value, required, too_long
 
 NAMESPACE_FINALIZER: Final = "kubernetes"
 LARGEST_DATA: Final = 1024 * 1024  #: bytes of all values of a ConfigMap or Secret

@@ -9,11 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from farflung.apis.core.claims import default_claim
-from farflung.apis.core.pods import (
-    check_template,
-    default_template,
-    pod_spec_warnings,
-)
+from farflung.apis.core.pods import check_template, default_template, pod_spec_warnings
 from farflung.apis.printers import (
     AGE,
     NAME,

@@ -28,13 +28,7 @@ from farflung.edge.runtimes.base import (
     StartedContainer,
     StartError,
 )
-from farflung.edge.runtimes.images import (
-    DOCUMENT_ROOTS,
-    WEB_PORT,
-    StandIn,
-    find_stand_in,
-    is_default_command,
-)
+from farflung.edge.runtimes.images import DOCUMENT_ROOTS, WEB_PORT, StandIn, find_stand_in, is_default_command
 from farflung.edge.runtimes.log_files import LogWriter
 from farflung.edge.runtimes.supervised_process import CommandSpec, SupervisedProcess, start_supervised
 from farflung.edge.runtimes.web_servers import WebServer, WebSite

@@ -27,16 +27,7 @@ from farflung.hub.auth.escalation import check_no_escalation
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.kinds import Kind
 from farflung.hub.registry.call import Call
-from farflung.hub.registry.pipeline import (
-    CHANGES,
-    CREATE,
-    UPDATE,
-    Stage,
-    Step,
-    Write,
-    of_kinds,
-    validate_change,
-)
+from farflung.hub.registry.pipeline import CHANGES, CREATE, UPDATE, Stage, Step, Write, of_kinds, validate_change
 from farflung.hub.request.options import WriteOptions
 from farflung.hub.request.user import ADMINISTRATORS, user_info
 from farflung.lib.worker_pool import WorkerPool

@@ -15,15 +15,7 @@ from farflung.hub.registry.call import Call
 from farflung.hub.request.options import integer
 from farflung.hub.request.target import Query, is_true
 from farflung.machinery import times
-from farflung.machinery.errors import (
-    FieldError,
-    Obj,
-    bad_request,
-    field_forbidden,
-    go_quote,
-    invalid,
-    invalid_value,
-)
+from farflung.machinery.errors import FieldError, Obj, bad_request, field_forbidden, go_quote, invalid, invalid_value
 
 CONTENT_TYPE: Final = "text/plain"
 SPECS: Final = ("containers", "initContainers", "ephemeralContainers")

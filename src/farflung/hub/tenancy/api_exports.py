@@ -15,13 +15,7 @@ from typing import Final, NamedTuple
 from farflung.apis.kcp.names import EXTRA_ANNOTATIONS, PATH_ANNOTATION, URLS_READY
 from farflung.apis.names import NAME_LABEL
 from farflung.hub.catalog import objects
-from farflung.hub.tenancy.direct_writes import (
-    NAMESPACE,
-    CreationContext,
-    encode_new,
-    minimal_resource,
-    put_missing,
-)
+from farflung.hub.tenancy.direct_writes import NAMESPACE, CreationContext, encode_new, minimal_resource, put_missing
 from farflung.hub.tenancy.paths import LogicalClusters
 from farflung.hub.tenancy.status import ConditionState, merge_conditions
 from farflung.machinery.errors import Obj, go_quote

@@ -33,12 +33,7 @@ from farflung.hub.tenancy.bound_definitions import view_subresources
 from farflung.hub.tenancy.export_views import READ_VERBS, ExportViews, Listener, Sees, Shows
 from farflung.hub.tenancy.guards import logical_cluster_forbidden
 from farflung.hub.tenancy.paths import SINGLETON, LogicalClusters, is_path, read_logical_cluster
-from farflung.hub.tenancy.workspace_authorizer import (
-    ACCESS_DENIED,
-    NO_CLUSTER,
-    is_operator,
-    is_privileged,
-)
+from farflung.hub.tenancy.workspace_authorizer import ACCESS_DENIED, NO_CLUSTER, is_operator, is_privileged
 from farflung.machinery import names
 from farflung.machinery.errors import ApiError, Obj, invalid_value
 from farflung.store.base import Entry, Revision, Store

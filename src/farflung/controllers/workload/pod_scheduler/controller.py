@@ -22,11 +22,7 @@ from farflung.controllers.workload.pod_scheduler.decide import (
     node_infos,
     queue_order,
 )
-from farflung.controllers.workload.pod_scheduler.triggers import (
-    changes_claim_phase,
-    frees_resources,
-    needs_scheduling,
-)
+from farflung.controllers.workload.pod_scheduler.triggers import changes_claim_phase, frees_resources, needs_scheduling
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 from farflung.runtime.cache import CacheChange, Key

@@ -10,13 +10,7 @@ from farflung.controllers.workload.model.objects import is_terminating
 from farflung.controllers.workload.model.revisions import truncate_history
 from farflung.controllers.workload.model.steps import WorkloadPlan
 from farflung.controllers.workload.owner_controller import OwnerController
-from farflung.controllers.workload.statefulset.decide import (
-    observe,
-    ordinal,
-    plan_pods,
-    plan_status,
-    revisions_in_use,
-)
+from farflung.controllers.workload.statefulset.decide import observe, ordinal, plan_pods, plan_status, revisions_in_use
 from farflung.machinery.errors import Obj
 
 NAME: Final = "statefulset-controller"
