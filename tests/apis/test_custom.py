@@ -28,8 +28,7 @@ def version(name: str = "v1", **members: Any) -> Obj:
 
 def row(obj: Obj, *columns: Obj) -> list[Any]:
     (resource,) = kinds.resources_of(defined(version(additionalPrinterColumns=list(columns))))
-    assert resource.cells is not None
-    cells = resource.cells(obj, NOW)
+    cells = resource.printer.cells(obj, NOW)
     orjson.dumps(cells)
     return cells
 
@@ -109,14 +108,13 @@ def test_a_deprecated_version_warns_and_names_the_best_other_one(versions: list[
 
 def test_without_columns_of_its_own_a_resource_shows_its_age() -> None:
     (resource,) = kinds.resources_of(defined(version()))
-    assert [(one.name, one.type, one.format) for one in resource.columns] == [
+    assert [(one.name, one.type, one.format) for one in resource.printer.columns] == [
         ("Name", "string", "name"),
         ("Age", "date", ""),
     ]
-    assert resource.columns[1].description.startswith("CreationTimestamp is a timestamp")
-    assert resource.cells is not None
+    assert resource.printer.columns[1].description.startswith("CreationTimestamp is a timestamp")
     created = {"metadata": {"name": "x", "creationTimestamp": "2024-01-01T00:00:00Z"}}
-    assert resource.cells(created, NOW) == ["x", "24h"]
+    assert resource.printer.cells(created, NOW) == ["x", "24h"]
 
 
 def test_columns_say_what_they_are() -> None:
@@ -125,7 +123,7 @@ def test_columns_say_what_they_are() -> None:
         {"name": "Phase", "type": "string", "jsonPath": ".status.phase", "description": "the phase"},
     ]
     (resource,) = kinds.resources_of(defined(version(additionalPrinterColumns=columns)))
-    size, phase = resource.columns[1:]
+    size, phase = resource.printer.columns[1:]
     assert (size.name, size.type, size.format, size.priority) == ("Size", "integer", "int32", 1)
     assert size.description == "Custom resource definition column (in JSONPath format): .spec.size"
     assert (phase.name, phase.priority, phase.description) == ("Phase", 0, "the phase")
@@ -186,7 +184,7 @@ def test_a_path_that_is_none_ends_the_table() -> None:
     good = {"name": "A", "type": "string", "jsonPath": ".spec.a"}
     bad = {"name": "B", "type": "string", "jsonPath": ".spec["}
     (resource,) = kinds.resources_of(defined(version(additionalPrinterColumns=[good, bad, good])))
-    assert [one.name for one in resource.columns] == ["Name", "A"]
+    assert [one.name for one in resource.printer.columns] == ["Name", "A"]
     assert row({"metadata": {"name": "x"}, "spec": {"a": "1"}}, good, bad, good) == ["x", "1"]
 
 

@@ -742,9 +742,9 @@ def custom_resource_definitions(data: bytes) -> None:
         assert again == obj
     definition["status"]["acceptedNames"] = names
     [resource] = crd_kinds.resources_of(definition)
-    row = resource.cells(obj, NOW)
+    row = resource.printer.cells(obj, NOW)
     orjson.dumps(row)
-    assert len(row) == len(resource.columns)
+    assert len(row) == len(resource.printer.columns)
 
 
 COLUMN_TYPES: Final = ("string", "integer", "number", "boolean", "date")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
 from farflung.machinery.errors import Obj, go_quote, qualified
-from farflung.machinery.table import DEFAULT, Column, Conditions, Printer
+from farflung.machinery.table import DEFAULT, Printer
 
 #: the verbs of an ordinary resource, in the order discovery lists them
 ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -47,14 +47,12 @@ class Resource:
     verbs: tuple[str, ...] = ALL_VERBS
     subresources: tuple[Subresource, ...] = ()
     storage_version_hash: str = ""
-    columns: tuple[Column, ...] = ()
-    cells: Callable[[Obj, Any], list[Any]] | None = None  #: (object, now) → one row's cells, one per column
+    printer: Printer = DEFAULT  #: of its objects, for Tables
     selectable: SelectableFields = field(default_factory=dict)  #: beside metadata.name and metadata.namespace
     storage_group: str | None = None  #: the group its objects are stored under when another one shares them (events)
     deprecated: str = ""  #: the warning that every answer about it carries
     custom: bool = False  #: defined by a CustomResourceDefinition
     identity: str = ""  #: of its APIExport: exports of the same name do not share objects
-    row_conditions: Conditions | None = None  #: what a row says beside its cells
     merged_like: str = ""  #: the built-in definition by which clients merge the lists of a custom resource
     # derived from the others, because every write reads them
     api_version: str = field(init=False, repr=False, compare=False)
@@ -73,11 +71,6 @@ class Resource:
     def qualified(self) -> str:
         """`deployments.apps`"""
         return qualified(self.plural, self.group)
-
-    @property
-    def printer(self) -> Printer:
-        """The printer of its objects, for Tables."""
-        return Printer(self.columns, self.cells, self.row_conditions) if self.cells else DEFAULT
 
     def subresource(self, name: str) -> Subresource | None:
         return next((one for one in self.subresources if one.name == name), None)
@@ -127,7 +120,7 @@ class Group:
         verbs: tuple[str, ...] = ALL_VERBS,
         subresources: tuple[Subresource, ...] = (),
         stored_as: tuple[str, str] | None = None,
-        printer: Printer | None = None,
+        printer: Printer = DEFAULT,
         selectable: SelectableFields | None = None,
         deprecated: str = "",
     ) -> Resource:
@@ -147,41 +140,18 @@ class Group:
             verbs=verbs,
             subresources=subresources,
             storage_version_hash=storage_version_hash(storage_group, storage_version, kind),
-            columns=printer.columns if printer else (),
-            cells=printer.cells if printer else None,
-            row_conditions=printer.conditions if printer else None,
+            printer=printer,
             selectable=selectable or {},
             storage_group=storage_group if storage_group != self.name else None,
             deprecated=deprecated,
         )
 
     def virtual(
-        self,
-        plural: str,
-        kind: str,
-        *,
-        namespaced: bool = False,
-        short_names: tuple[str, ...] = (),
-        verbs: tuple[str, ...] = ("create",),
-        printer: Printer | None = None,
-        deprecated: str = "",
+        self, plural: str, kind: str, *, namespaced: bool = False, verbs: tuple[str, ...] = ("create",), **others: Any
     ) -> Resource:
-        """A resource that is answered, never stored."""
-        return Resource(
-            self.name,
-            self.version,
-            plural,
-            kind,
-            namespaced,
-            self.package + kind,
-            singular=kind.lower(),
-            list_kind=f"{kind}List",
-            short_names=short_names,
-            verbs=verbs,
-            columns=printer.columns if printer else (),
-            cells=printer.cells if printer else None,
-            deprecated=deprecated,
-        )
+        """A resource that is answered, never stored.  `others`: of `stored`."""
+        resource = self.stored(plural, kind, namespaced=namespaced, verbs=verbs, **others)
+        return replace(resource, storage_version_hash="")
 
 
 def text(*path: str) -> Callable[[Obj], str]:

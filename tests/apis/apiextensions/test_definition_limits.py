@@ -43,8 +43,7 @@ def message(spec: Any) -> str:
         return str(json.dumps(invalid(GROUP, KIND, "x", errors).status()))
     obj["status"] = with_status(obj, [], "2024-01-01T00:00:00Z")
     for resource in kinds.resources_of(obj):
-        assert resource.cells is not None
-        assert len(resource.columns) >= 1
+        assert len(resource.printer.columns) >= 1
     return ""
 
 

@@ -277,7 +277,7 @@ async def test_changes_of_an_export_reach_its_bindings_and_what_it_drops_stays_b
     await local.change_export("c-prov", "ex.test", latestResourceSchemas=["v2.widgets.ex.test"])
     binding = await local.change_binding("c-cons", "w")
     assert [one["schema"]["name"] for one in binding["status"]["boundResources"]] == ["v2.widgets.ex.test"]
-    columns = local.kinds.of("c-cons").of("ex.test", "v1", "widgets").resource.columns
+    columns = local.kinds.of("c-cons").of("ex.test", "v1", "widgets").resource.printer.columns
     assert [one.name for one in columns] == ["Name", "Size"]
     await local.change_export("c-prov", "ex.test", latestResourceSchemas=[])
     binding = await local.change_binding("c-cons", "w")

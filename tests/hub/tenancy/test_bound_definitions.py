@@ -39,8 +39,7 @@ def definition(plural: str) -> BoundDefinition:
 
 def row(plural: str, obj: Obj) -> list[Any]:
     [resource] = definition(plural).resources
-    assert resource.cells is not None
-    return resource.cells({"metadata": {"name": "a"}, **obj}, NOW)
+    return resource.printer.cells({"metadata": {"name": "a"}, **obj}, NOW)
 
 
 def test_deployments_services_and_pods_have_the_columns_of_kubernetes() -> None:
@@ -53,13 +52,13 @@ def test_deployments_services_and_pods_have_the_columns_of_kubernetes() -> None:
         "80/TCP",
     ]
     [pods] = definition("pods").resources
-    assert [column.name for column in pods.columns][:4] == ["Name", "Ready", "Status", "Restarts"]
+    assert [column.name for column in pods.printer.columns][:4] == ["Name", "Ready", "Status", "Restarts"]
 
 
 @pytest.mark.parametrize("plural", ["ingresses", "widgets"])
 def test_other_kinds_have_the_columns_of_their_schema(plural: str) -> None:
     [resource] = definition(plural).resources
-    assert [column.name for column in resource.columns] == ["Name", "Age"]
+    assert [column.name for column in resource.printer.columns] == ["Name", "Age"]
 
 
 anything = st.recursive(
@@ -79,7 +78,7 @@ anything = st.recursive(
 @given(st.sampled_from(["deployments", "services", "pods"]), anything, anything)
 def test_an_object_of_any_shape_can_be_shown(plural: str, spec: Any, status: Any) -> None:
     [resource] = definition(plural).resources
-    assert len(row(plural, {"spec": spec, "status": status})) == len(resource.columns)
+    assert len(row(plural, {"spec": spec, "status": status})) == len(resource.printer.columns)
 
 
 def test_lists_of_a_kind_of_kubernetes_merge_as_kubernetes_merges_them() -> None:

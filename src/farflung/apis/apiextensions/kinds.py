@@ -11,7 +11,7 @@ from farflung.apis.resource import Group, Resource, SelectableFields, Subresourc
 from farflung.machinery import jsonpath, times
 from farflung.machinery.errors import Obj
 from farflung.machinery.names import version_order
-from farflung.machinery.table import AGE, NAME, Column
+from farflung.machinery.table import AGE, NAME, Column, Printer
 
 EXTENSIONS: Final = Group("apiextensions.k8s.io", "v1", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.")
 
@@ -62,7 +62,6 @@ def definition_name(group: str, version: str, kind: str) -> str:
 def _resource(definition: Obj, version: Obj) -> Resource:
     spec, names = definition["spec"], definition["status"]["acceptedNames"]
     group, name, kind = spec["group"], version["name"], names["kind"]
-    columns, cells = _printer(version.get("additionalPrinterColumns") or ())
     return Resource(
         group,
         name,
@@ -77,8 +76,7 @@ def _resource(definition: Obj, version: Obj) -> Resource:
         verbs=VERBS,
         subresources=_subresources(version, kind),
         storage_version_hash=storage_version_hash(group, stored_version(definition), kind),
-        columns=columns,
-        cells=cells,
+        printer=_printer(version.get("additionalPrinterColumns") or ()),
         selectable=selectable(field["jsonPath"] for field in version.get("selectableFields") or ()),
         deprecated=_deprecation(spec, version, kind) if version.get("deprecated") else "",
         custom=True,
@@ -159,8 +157,8 @@ def _text_at(path: str) -> Callable[[Obj], str]:
 # --- columns --------------------------------------------------------------------------------------
 
 
-def _printer(columns: Sequence[Obj]) -> tuple[tuple[Column, ...], Callable[[Obj, datetime], list[Any]]]:
-    """The columns, and what makes a row's cells.  A path that cannot be parsed ends the table before its column."""
+def _printer(columns: Sequence[Obj]) -> Printer:
+    """A path that cannot be parsed ends the table before its column."""
     shown, makers = [NAME], []
     for column in columns or ({"jsonPath": ".metadata.creationTimestamp", "type": "date"},):
         path = column.get("jsonPath", "")
@@ -178,7 +176,7 @@ def _printer(columns: Sequence[Obj]) -> tuple[tuple[Column, ...], Callable[[Obj,
             row.append(None if value is ABSENT else cell(value, now))
         return row
 
-    return tuple(shown), cells
+    return Printer(tuple(shown), cells)
 
 
 def _column(column: Obj, path: str) -> Column:

@@ -48,7 +48,7 @@ def machine_resources() -> tuple[Resource, ...]:
 
 def _extended(pods: Resource) -> Resource:
     selectable = {**pods.selectable, "spec.clusterName": text("spec", "clusterName")}
-    return replace(pods, cells=machine_cells, selectable=selectable)
+    return replace(pods, printer=replace(pods.printer, cells=machine_cells), selectable=selectable)
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import cache, partial
@@ -23,6 +23,7 @@ from farflung.hub.catalog.kinds import Kind, shape_of
 from farflung.hub.tenancy.bound_rules import KCP_ACCEPTS, with_builtin_rules
 from farflung.hub.tenancy.resource_schemas import as_definition
 from farflung.machinery.errors import Obj
+from farflung.machinery.table import DEFAULT, Cells, Column, Printer
 from farflung.store.base import Revision
 
 #: in a workspace, in a workspace whose binding is being deleted, and in the export's view
@@ -95,14 +96,13 @@ def served_resource(resource: Resource, identity: str, form: Form) -> Resource:
     elif form == "viewed":
         resource = replace(resource, verbs=ALL_VERBS, subresources=view_subresources(resource))
     native = builtin_resources().get((resource.group, resource.version, resource.plural))
-    if native is None or native.cells is None or (resource.group, resource.plural) not in PRINTED:
+    if native is None or native.printer is DEFAULT or (resource.group, resource.plural) not in PRINTED:
         return resource
-    resource = replace(resource, columns=native.columns, row_conditions=None)
     if (resource.group, resource.plural) != PODS:
-        return replace(resource, cells=tolerant_cells(native.cells, len(native.columns)))
+        return replace(resource, printer=tolerant(native.printer.columns, native.printer.cells))
     # kubectl can merge every built-in kind, but does not know the additional fields of these Pods
-    cells = tolerant_cells(machine_cells, len(native.columns))
-    return replace(resource, cells=cells, merged_like=native.definition)
+    printer = tolerant(native.printer.columns, machine_cells)
+    return replace(resource, printer=printer, merged_like=native.definition)
 
 
 def with_pod_binding(resource: Resource, definition: Obj) -> Resource:
@@ -124,16 +124,16 @@ def _type_at(schema: Obj, *path: str) -> str:
     return found
 
 
-def tolerant_cells(cells: Callable[[Obj, Any], list[Any]], columns: int) -> Callable[[Obj, datetime], list[Any]]:
+def tolerant(columns: tuple[Column, ...], cells: Cells) -> Printer:
     """A printer that shows only the name of objects of another shape."""
 
     def printed(obj: Obj, now: datetime) -> list[Any]:
         try:
             return cells(obj, now)
         except PRINTER_ERRORS:
-            return [(obj.get("metadata") or {}).get("name", ""), *[None] * (columns - 1)]
+            return [(obj.get("metadata") or {}).get("name", ""), *[None] * (len(columns) - 1)]
 
-    return printed
+    return Printer(columns, printed)
 
 
 def view_subresources(resource: Resource) -> tuple[Subresource, ...]:
