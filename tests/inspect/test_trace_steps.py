@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.controllers.status_summarizer.health import CopyProblem, Digest
+from farflung.controllers.status_summarizer.health import CopyProblem, CopyStatus
 from farflung.inspect import trace_steps
 from farflung.inspect.trace_steps import (
     DestinationTrace,
@@ -75,7 +75,7 @@ def mailbox(phase: str = "Ready", **metadata: Any) -> Obj:
     return {"metadata": {"name": "m", "creationTimestamp": DAY, **metadata}, "status": {"phase": phase}}
 
 
-GOOD = Digest(True, RECENT, {"readyReplicas": 3, "replicas": 3}, {"Available": "True", "Failing": "False"})
+GOOD = CopyStatus(True, RECENT, {"readyReplicas": 3, "replicas": 3}, {"Available": "True", "Failing": "False"})
 WELL = ObservedDestination(
     PLACE,
     "imw-mb-1",
@@ -86,7 +86,7 @@ WELL = ObservedDestination(
     copied(),
     desired=Desired(WANTED),
     config=reported(),
-    digest=GOOD,
+    copy_status=GOOD,
 )
 BROKEN = replace(GOOD, problem=CopyProblem("NotReady", "1/3 ready", HOUR))
 
@@ -290,22 +290,22 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, StepState, str]] = {
         StepState.STUCK,
         "Forbidden, tried 3 times: it is there",
     ),
-    "no status": ({"digest": Digest()}, "status", StepState.WAITING, "no status yet"),
-    "broken": ({"digest": BROKEN}, "status", StepState.STUCK, "NotReady: 1/3 ready, for 60m"),
+    "no status": ({"copy_status": CopyStatus()}, "status", StepState.WAITING, "no status yet"),
+    "broken": ({"copy_status": BROKEN}, "status", StepState.STUCK, "NotReady: 1/3 ready, for 60m"),
     "broken since now": (
-        {"digest": replace(GOOD, problem=CopyProblem("NotReady", "", RECENT))},
+        {"copy_status": replace(GOOD, problem=CopyProblem("NotReady", "", RECENT))},
         "status",
         StepState.WAITING,
         "NotReady, for 10s",
     ),
     "broken by a change": (
-        {"digest": BROKEN, "copy": copied("2026-01-01T11:59:45Z")},
+        {"copy_status": BROKEN, "copy": copied("2026-01-01T11:59:45Z")},
         "status",
         StepState.WAITING,
         "NotReady: 1/3 ready, for 60m",
     ),
     "broken since nobody knows": (
-        {"digest": replace(GOOD, problem=CopyProblem("NotReady", "1/3 ready"))},
+        {"copy_status": replace(GOOD, problem=CopyProblem("NotReady", "1/3 ready"))},
         "status",
         StepState.STUCK,
         "NotReady: 1/3 ready",
@@ -397,15 +397,15 @@ CONCLUSIONS: dict[str, tuple[list[DestinationTrace], tuple[StepState, str]]] = {
         (StepState.STUCK, "Stuck at north / a: no copy yet. 1 of 2 destinations is stuck."),
     ),
     "the first by name": (
-        [at("c", copy=None), at("b", config=None), at("a", digest=Digest())],
+        [at("c", copy=None), at("b", config=None), at("a", copy_status=CopyStatus())],
         (StepState.STUCK, "Stuck at north / b: no syncer has ever reported. 2 of 3 destinations are stuck."),
     ),
     "under way": (
-        [at("a"), at("b", digest=Digest())],
+        [at("a"), at("b", copy_status=CopyStatus())],
         (StepState.WAITING, "Under way to north / b: no status yet. 1 of 2 destinations is waiting."),
     ),
     "unknown": (
-        [at("a", copy=HiddenObject("no")), at("b", digest=Digest())],
+        [at("a", copy=HiddenObject("no")), at("b", copy_status=CopyStatus())],
         (
             StepState.UNKNOWN,
             "Partly unknown at north / a: the copy is not visible: no. 1 of 2 destinations is unknown.",

@@ -14,7 +14,7 @@ from farflung.apis.edge.names import STATUS_RETURNED_FROM
 from farflung.controllers.status_summarizer.collector_results import CollectorResult
 from farflung.controllers.status_summarizer.collectors import CollectorQuery, InvalidQueryError, parse_query
 from farflung.controllers.status_summarizer.decide import summary_labels, summary_name
-from farflung.controllers.status_summarizer.health import DestinationRow, Digest, digest_of
+from farflung.controllers.status_summarizer.health import CopyStatus, DestinationRow, read_copy_status
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 from farflung.placement.names import GroupResource, ObjectRef
@@ -200,9 +200,11 @@ class Twin:
 
     def summary(self, cluster: str, placement: Obj, ref: ObjectRef, how: How) -> Obj:
         source, copies = self.refs[cluster][ref], self.copies(cluster, placement, ref)
-        digests = {one.mailbox: digest_of(ref.resource, orjson.dumps(one.there)) for one in copies if one.there}
-        reporting = [digest for digest in digests.values() if digest.reporting]
-        broken = [entry for one in copies if (entry := broken_of(one, digests.get(one.mailbox))) is not None]
+        copy_statuses = {
+            one.mailbox: read_copy_status(ref.resource, orjson.dumps(one.there)) for one in copies if one.there
+        }
+        reporting = [copy_status for copy_status in copy_statuses.values() if copy_status.reporting]
+        broken = [entry for one in copies if (entry := broken_of(one, copy_statuses.get(one.mailbox))) is not None]
         owner = {"apiVersion": "edge.kcp.io/v1alpha1", "kind": "EdgePlacement"}
         labels = summary_labels(placement["metadata"]["name"], ref)
         body = {
@@ -224,12 +226,12 @@ class Twin:
                 "stale": sum(one.stale is not None for one in copies),
                 "broken": len(broken),
             },
-            "observedAt": max((digest.observed for digest in reporting), default=None) or None,
+            "observedAt": max((copy_status.observed for copy_status in reporting), default=None) or None,
             "aggregates": aggregates(reporting),
-            "conditions": histograms(digest.conditions for digest in reporting),
-            "values": histograms(digest.texts for digest in reporting),
+            "conditions": histograms(copy_status.conditions for copy_status in reporting),
+            "values": histograms(copy_status.texts for copy_status in reporting),
             "broken": broken,
-            "collected": [self.answer(cluster, name, ref, copies, digests) for name in how.collectors],
+            "collected": [self.answer(cluster, name, ref, copies, copy_statuses) for name in how.collectors],
         }
         return {field: value for field, value in body.items() if value}
 
@@ -240,23 +242,25 @@ class Twin:
         except InvalidQueryError:
             return None
 
-    def answer(self, cluster: str, name: str, ref: ObjectRef, copies: list[Copy], digests: dict[str, Digest]) -> Obj:
+    def answer(
+        self, cluster: str, name: str, ref: ObjectRef, copies: list[Copy], copy_statuses: dict[str, CopyStatus]
+    ) -> Obj:
         question = self.question(cluster, name)
         if question is None:
             why = INVALID if name in self.collectors[cluster] else MISSING
             return {"name": name, "errors": [{"message": why}]}
         answering = CollectorResult(name, question)
         for one in copies:
-            answering.put(one.mailbox, self.row(cluster, ref, one, digests.get(one.mailbox)))
+            answering.put(one.mailbox, self.row(cluster, ref, one, copy_statuses.get(one.mailbox)))
         return answering.body()
 
-    def row(self, cluster: str, ref: ObjectRef, copy: Copy, digest: Digest | None) -> DestinationRow:
+    def row(self, cluster: str, ref: ObjectRef, copy: Copy, copy_status: CopyStatus | None) -> DestinationRow:
         location = self.locations.get(copy.destination.location) or {"metadata": {}}
         source = {name: value for name, value in self.refs[cluster][ref].items() if name != "status"}
         returned = None if copy.there is None else copy.there.get("status")
         propagation: Obj = {"stale": copy.stale is not None}
-        if digest is not None and digest.observed:
-            propagation["lastReturnedUpdateTimestamp"] = digest.observed
+        if copy_status is not None and copy_status.observed:
+            propagation["lastReturnedUpdateTimestamp"] = copy_status.observed
         inventory = {
             "name": copy.destination.target,
             "location": copy.destination.location,
@@ -330,10 +334,10 @@ def matches(selector: Obj, obj: Obj | None) -> bool:
     return bool((selector.get("matchLabels") or {}).items() <= labels_of(obj).items())
 
 
-def broken_of(copy: Copy, digest: Digest | None) -> Obj | None:
-    if digest is None:
+def broken_of(copy: Copy, copy_status: CopyStatus | None) -> Obj | None:
+    if copy_status is None:
         return None
-    verdict = copy.refused or digest.problem or copy.stale
+    verdict = copy.refused or copy_status.problem or copy.stale
     if verdict is None:
         return None
     words = dict(zip(("reason", "message", "since"), verdict, strict=False))
@@ -345,10 +349,10 @@ def broken_of(copy: Copy, digest: Digest | None) -> Obj | None:
     return place | {name: text for name, text in words.items() if text}
 
 
-def aggregates(digests: list[Digest]) -> Obj:
+def aggregates(copy_statuses: list[CopyStatus]) -> Obj:
     found = {}
-    for path in {path for digest in digests for path in digest.numbers}:
-        numbers = [digest.numbers[path] for digest in digests if path in digest.numbers]
+    for path in {path for copy_status in copy_statuses for path in copy_status.numbers}:
+        numbers = [copy_status.numbers[path] for copy_status in copy_statuses if path in copy_status.numbers]
         found[path] = {"count": len(numbers), "sum": sum(numbers), "min": min(numbers), "max": max(numbers)}
     return found
 

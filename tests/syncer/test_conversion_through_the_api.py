@@ -12,10 +12,10 @@ from farflung.machinery.errors import Obj
 from farflung.placement.names import GroupResource, ObjectRef
 from farflung.placement.project import projected, stripped
 from farflung.syncer.conversion import (
-    digest,
     encoded,
     for_edge,
     for_mailbox,
+    hash_of,
     identical,
     is_downsynced,
     owned_fields,
@@ -69,7 +69,7 @@ def entry_of(desired: Obj) -> JournalEntry:
 def noted(entry: JournalEntry, live: Obj) -> JournalEntry:
     return replace(
         entry,
-        applied=digest(entry.desired),
+        applied=hash_of(entry.desired),
         owned=owned_fields(live, SYNCER_MANAGER),
         edge_uid=live["metadata"]["uid"],
     )

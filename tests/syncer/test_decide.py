@@ -12,7 +12,15 @@ import pytest
 from farflung.apis.edge.names import CREATE_ONLY, DOWNSYNCED, SYNCER_MANAGER
 from farflung.machinery.errors import Obj
 from farflung.placement.names import GroupResource, ObjectRef
-from farflung.syncer.conversion import digest, encoded, for_edge, identical, is_create_only, is_downsynced, owned_fields
+from farflung.syncer.conversion import (
+    encoded,
+    for_edge,
+    hash_of,
+    identical,
+    is_create_only,
+    is_downsynced,
+    owned_fields,
+)
 from farflung.syncer.decide import (
     Action,
     Adopt,
@@ -76,7 +84,7 @@ def entry_of(
         desired=desired,
         create_only=create_only,
         has_finalizer=True,
-        applied=digest(desired),
+        applied=hash_of(desired),
         owned=owned_fields(live_of(copy_of()), SYNCER_MANAGER),
         edge_uid="edge",
     )
@@ -386,7 +394,7 @@ def test_what_was_applied_and_noted_is_in_order(cases: list[Case]) -> None:
         after = live_of(desired_of(entry), uid=step.uid or "new")
         noted = replace(
             entry,
-            applied=digest(entry.desired),
+            applied=hash_of(entry.desired),
             owned=owned_fields(after, SYNCER_MANAGER),
             edge_uid=after["metadata"]["uid"],
         )

@@ -255,7 +255,7 @@ class Described:
     @property
     def resource_schema_name(self) -> str:
         """Another name for another content, because an APIResourceSchema cannot be changed."""
-        return f"{self.snapshot or f'{self.version}-{digest(self._snapshot())}'}.{self.qualified}"
+        return f"{self.snapshot or f'{self.version}-{schema_hash(self._snapshot())}'}.{self.qualified}"
 
     def _snapshot(self) -> Obj:
         return {**self._identity(), "versions": [self._version()]}
@@ -291,6 +291,6 @@ class Described:
         return version
 
 
-def digest(spec: Obj) -> str:
+def schema_hash(spec: Obj) -> str:
     """A hash of an APIResourceSchema, for its name."""
     return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:8]

@@ -23,7 +23,7 @@ from farflung.apis.names import Collection
 from farflung.client.discovery import DiscoveredResource, discover
 from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.rest import Client
-from farflung.controllers.status_summarizer.health import digest_of
+from farflung.controllers.status_summarizer.health import read_copy_status
 from farflung.inspect import fields, placement_model, trace_steps
 from farflung.inspect.explain import ExplainedPlacement
 from farflung.inspect.hub import (
@@ -222,7 +222,9 @@ class Tracer:
             replace(
                 sources.with_desired_copy(one, cluster),
                 conditions=None if known is None else conditions.get(_target_of(one.mailbox), ()),
-                digest=digest_of(self._ref.resource, orjson.dumps(one.copy)) if isinstance(one.copy, dict) else None,
+                copy_status=read_copy_status(self._ref.resource, orjson.dumps(one.copy))
+                if isinstance(one.copy, dict)
+                else None,
             )
             for one in kept
         ]

@@ -18,7 +18,7 @@ from msgspec import UNSET, UnsetType
 
 from farflung.apis.edge.names import EDGE_REACHABLE, STALE_AFTER, SYNCER_FINALIZER, SYNCER_MANAGER
 from farflung.apis.kcp.names import HEARTBEAT_HEALTHY
-from farflung.controllers.status_summarizer.health import Digest
+from farflung.controllers.status_summarizer.health import CopyStatus
 from farflung.inspect import fields
 from farflung.inspect.results import Result
 from farflung.lib.words import count
@@ -223,7 +223,7 @@ class ObservedDestination:
     held: str = ""  #: why the copy is not withdrawn although no placement selects it
     config: Obj | HiddenObject | None = None  #: `the-one`
     conditions: Sequence[Mapping[str, Any]] | None = None  #: of the SyncTarget; None: unknown
-    digest: Digest | None = None
+    copy_status: CopyStatus | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -451,25 +451,25 @@ _LOG: Final = "see the syncer's log"
 def _status(
     subject: TracedObject, facts: ObservedDestination, copy: Obj, report: EdgeReport | HiddenObject, now: datetime
 ) -> TraceStep:
-    digest = facts.digest or Digest()
+    copy_status = facts.copy_status or CopyStatus()
     problem = None if isinstance(report, HiddenObject) else report.problem(subject.ref, "status")
     if problem is not None:
-        return TraceStep("status", StepState.STUCK, problem.sentence, digest.observed, problem.advice)
-    if not digest.reporting:
+        return TraceStep("status", StepState.STUCK, problem.sentence, copy_status.observed, problem.advice)
+    if not copy_status.reporting:
         return TraceStep("status", StepState.WAITING, "no status yet")
-    if digest.problem is not None:
-        reason, message, since = digest.problem
+    if copy_status.problem is not None:
+        reason, message, since = copy_status.problem
         text = fields.line(f"{reason}: {message}" if message else reason)
         lasting = f", for {age(since, now)}" if age(since, now) else ""
         state = _overdue(max(since, written_to(copy)), now)  # a recent change may need a moment
-        return TraceStep("status", state, f"{text}{lasting}", digest.observed, "inspect it in its cluster")
-    return TraceStep("status", StepState.DONE, _brief(digest) or "no problem", digest.observed)
+        return TraceStep("status", state, f"{text}{lasting}", copy_status.observed, "inspect it in its cluster")
+    return TraceStep("status", StepState.DONE, _brief(copy_status) or "no problem", copy_status.observed)
 
 
-def _brief(digest: Digest) -> str:
-    good = sorted(name for name, status in digest.conditions.items() if status == "True")
-    phases = [digest.texts[name] for name in ("phase",) if name in digest.texts]
-    numbers = [f"{name} {digest.numbers[name]:g}" for name in STATUS_NUMBERS if name in digest.numbers]
+def _brief(copy_status: CopyStatus) -> str:
+    good = sorted(name for name, status in copy_status.conditions.items() if status == "True")
+    phases = [copy_status.texts[name] for name in ("phase",) if name in copy_status.texts]
+    numbers = [f"{name} {copy_status.numbers[name]:g}" for name in STATUS_NUMBERS if name in copy_status.numbers]
     return "; ".join(filter(None, [", ".join([*phases, *good][:BRIEF]), ", ".join(numbers[:BRIEF])]))
 
 

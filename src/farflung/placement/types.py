@@ -526,10 +526,10 @@ def source_label(name: str) -> str:
     """The value of the label `edge.kcp.io/source-placement`, which has at most 63 characters."""
     if len(name) <= names.LABEL_VALUE_LENGTH:
         return name
-    return f"{name[: names.LABEL_VALUE_LENGTH - DIGITS - 1].rstrip('-.')}-{digest_of(name)}"
+    return f"{name[: names.LABEL_VALUE_LENGTH - DIGITS - 1].rstrip('-.')}-{short_hash(name)}"
 
 
-def digest_of(*parts: str) -> str:
+def short_hash(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:DIGITS]
 
 

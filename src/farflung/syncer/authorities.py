@@ -24,13 +24,13 @@ FILE: Final = "ca.crt"  #: in the state directory, and beside the kubeconfig in 
 PUBLISHED: Final = "kube-root-ca.crt"  #: ConfigMap in each namespace of the mailbox
 NAMESPACE: Final = "default"
 PERIOD: Final = 300.0  #: seconds between two reads
-HEAD: Final = "# instead of "  #: begins the file; the digest of the kubeconfig's authorities follows
+HEAD: Final = "# instead of "  #: begins the file; the hash of the kubeconfig's authorities follows
 CERTIFICATE: Final = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 LONGEST: Final = 256 * 1024  #: characters
 
 
 class LearnedAuthorities:
-    """The stored authorities.  A file begins with the digest of the authorities that it replaces."""
+    """The stored authorities.  A file begins with the hash of the authorities that it replaces."""
 
     def __init__(self, directory: Path, kubeconfig: Path) -> None:
         self._file, self._copy = directory / FILE, kubeconfig.with_name(FILE)

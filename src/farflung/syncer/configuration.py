@@ -87,7 +87,7 @@ class ConfigInformers:
         silent = self._kinds.in_mailbox(resource, "") is None or isinstance(informers.error(resource), Forbidden)
         return silent or informers.is_listed(resource)
 
-    def digest(self) -> str:
+    def content_hash(self) -> str:
         return hashlib.sha256(orjson.dumps([one.get("spec") for one in self._sorted()])).hexdigest()
 
     def update_scope(self) -> bool:

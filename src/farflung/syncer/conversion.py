@@ -23,7 +23,7 @@ from farflung.placement.names import GroupResource
 from farflung.placement.project import NEVER, stripped, with_assigned
 from farflung.placement.types import YES
 
-DIGITS: Final = 16  #: length of a digest
+DIGITS: Final = 16  #: length of a hash
 OLD_MARK: Final = "true"  #: value of the mark that the first syncers wrote
 _OURS: Final = frozenset({PROJECTED, PROJECTION, DOWNSYNCED, UPSYNCED, DOWNSYNC_OVERWRITE, CREATE_ONLY})
 #: fields with quantities, or maps of them
@@ -122,7 +122,7 @@ def encoded(desired: Mapping[str, Any]) -> bytes:
         raise ValueError(f"it cannot be written as JSON: {error}") from error
 
 
-def digest(desired: bytes) -> str:
+def hash_of(desired: bytes) -> str:
     """Of an `encoded` object."""
     return hashlib.sha256(desired).hexdigest()[:DIGITS]
 
@@ -143,7 +143,7 @@ def owned_fields(live: Mapping[str, Any], manager: str) -> str:
     if not owned:
         return ""
     try:
-        return digest(b"\n".join(sorted(encoded({"fields": fields}) for fields in owned)))
+        return hash_of(b"\n".join(sorted(encoded({"fields": fields}) for fields in owned)))
     except ValueError:
         return ""  # nothing that we applied is nested so deeply
 

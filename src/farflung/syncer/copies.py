@@ -18,7 +18,7 @@ from farflung.apis.edge.names import (
 from farflung.machinery.errors import Obj
 from farflung.placement.names import GroupResource, ObjectRef, is_system
 from farflung.runtime.cache import CachedObject, Key
-from farflung.syncer.conversion import digest, encoded, for_edge, is_create_only, is_upsynced, returned_status
+from farflung.syncer.conversion import encoded, for_edge, hash_of, is_create_only, is_upsynced, returned_status
 from farflung.syncer.journal import GONE, JournalEntry
 
 #: annotations and labels of an object at the edge that decisions depend on
@@ -37,7 +37,7 @@ class MailboxCopy:
     finalizers: tuple[str, ...] | None  #: None: only ours is known
     has_finalizer: bool  #: the syncer's is among them
     is_local: bool  #: it came from the edge, or every cluster creates its own
-    status: str  #: digest of its status; empty: none
+    status: str  #: hash of its status; empty: none
 
 
 def read_copy(resource: GroupResource, document: bytes) -> MailboxCopy:
@@ -65,7 +65,7 @@ def read_copy(resource: GroupResource, document: bytes) -> MailboxCopy:
 
 def status_digest(obj: Obj) -> str:
     status = returned_status(obj)
-    return digest(encoded(status)) if status else ""
+    return hash_of(encoded(status)) if status else ""
 
 
 def read_edge_object(resource: GroupResource, document: bytes) -> Obj:

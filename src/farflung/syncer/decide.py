@@ -17,7 +17,7 @@ import orjson
 
 from farflung.apis.edge.names import SYNCER_MANAGER
 from farflung.placement.names import DEFINITIONS, NAMESPACES, ObjectRef
-from farflung.syncer.conversion import digest, identical, is_create_only, is_downsynced, owned_fields
+from farflung.syncer.conversion import hash_of, identical, is_create_only, is_downsynced, owned_fields
 from farflung.syncer.journal import JournalEntry
 
 
@@ -141,13 +141,13 @@ def _refusal(ref: ObjectRef, adopt: Adopt) -> str:
 
 
 def _protect(entry: JournalEntry, live: Mapping[str, Any]) -> Action:
-    if is_create_only(live) or entry.applied == digest(entry.desired):
+    if is_create_only(live) or entry.applied == hash_of(entry.desired):
         return LeaveObject(LeaveReason.CREATE_ONLY)
     return ApplyObject(ApplyReason.PROTECTED, _uid(live))
 
 
 def _keep(entry: JournalEntry, live: Mapping[str, Any]) -> Action:
-    if entry.applied != digest(entry.desired):
+    if entry.applied != hash_of(entry.desired):
         return ApplyObject(ApplyReason.CHANGED, _uid(live))
     if _has_drifted(entry, live):
         return ApplyObject(ApplyReason.DRIFT, _uid(live))

@@ -16,7 +16,7 @@ from farflung.lib.workqueue import WorkQueue
 from farflung.machinery.errors import Obj
 from farflung.placement.names import DEFINITIONS, NAMESPACES, GroupResource, ObjectRef
 from farflung.syncer.context import SyncerContext
-from farflung.syncer.conversion import digest, is_downsynced, owned_fields, returned_status, takes_status
+from farflung.syncer.conversion import hash_of, is_downsynced, owned_fields, returned_status, takes_status
 from farflung.syncer.copies import MailboxCopy, status_digest, updated_entry
 from farflung.syncer.decide import (
     Action,
@@ -294,7 +294,7 @@ class Downsync:
         answer = await self._edge.client.apply(collection, desired, force=bool(action.uid))
         now = self._journal.get(ref) or replace(entry, orphaned=True)  # if its copy was deleted meanwhile
         owned, uid = owned_fields(answer, SYNCER_MANAGER), answer["metadata"].get("uid") or ""
-        self._journal.put(replace(now, applied=digest(entry.desired), owned=owned, edge_uid=uid))
+        self._journal.put(replace(now, applied=hash_of(entry.desired), owned=owned, edge_uid=uid))
         self._edge.objects.assume(ref.resource, answer)
         self.writes.applied += 1
         if action.why is ApplyReason.DRIFT:

@@ -160,7 +160,7 @@ class KindInformers(Generic[T]):
 
 
 #: facts of the journal
-CONFIGURED: Final = "configured"  #: digest of the last SyncerConfigs
+CONFIGURED: Final = "configured"  #: hash of the last SyncerConfigs
 EARLIER: Final = "earlier"  #: kinds of which the mailbox may hold copies with our finalizer and without a journal entry
 KINDS: Final = "kinds"  #: every kind of which the syncer ever watched copies
 
@@ -196,13 +196,13 @@ class CopyInformers:
         self.doubt()
         self._relist([*self._journal.positions(), *self.informers.kinds()])
 
-    def configure(self, digest: str) -> None:
+    def configure(self, content_hash: str) -> None:
         """List again what was resumed, if the SyncerConfigs changed: the journal has entries only of copies that the
         earlier ones named."""
-        if digest != self._journal.get_fact(CONFIGURED):
+        if content_hash != self._journal.get_fact(CONFIGURED):
             self._add_kinds_to_list(self._resumed)
             self._relist(self._resumed.copy() if self.informers.kinds() else list(self._journal.positions()))
-            self._journal.set_fact(CONFIGURED, digest)
+            self._journal.set_fact(CONFIGURED, content_hash)
 
     def forget_unwatched(self) -> None:
         """List a kind that is no longer watched when it is named again: the journal has no entries of copies that were

@@ -229,7 +229,7 @@ PUT: Final = "insert or replace into entry values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
 DROP: Final = 'delete from entry where "group" = ? and plural = ? and namespace = ? and name = ?'
 HEAR: Final = "insert or replace into heard values (?, ?, ?, ?, ?)"
 SUSPICION: Final = "suspicion"  #: fact: `Reason: message` of orphans, such as a restored hub
-IN_DOUBT: Final = "?"  #: in place of a digest: an apply had no answer
+IN_DOUBT: Final = "?"  #: in place of a hash: an apply had no answer
 GONE: Final = "gone"  #: in place of owned fields: nothing of ours is left at the edge
 STATE: Final = "insert or replace into fact values (?, ?, ?)"
 
@@ -250,10 +250,10 @@ class JournalEntry:
     withdrawn: bool = False  #: the copy is being deleted
     orphaned: bool = False  #: the copy does not exist any more, and was not withdrawn
     has_finalizer: bool = False  #: the copy has our finalizer
-    applied: str = ""  #: digest of what was last applied, or IN_DOUBT
+    applied: str = ""  #: hash of what was last applied, or IN_DOUBT
     owned: str = ""  #: `conversion.owned_fields` after that, or GONE
     edge_uid: str = ""  #: of the object at the edge
-    returned: str = ""  #: digest of the status that the copy has
+    returned: str = ""  #: hash of the status that the copy has
 
 
 @dataclass(frozen=True, slots=True)
@@ -492,7 +492,7 @@ def _key(ref: ObjectRef) -> tuple[str, str, str, str]:
 
 
 def _row(entry: JournalEntry, ring: KeyRing) -> Row:
-    """SQLite has no booleans, and a resourceVersion may be too large for one of its integers.  Digests are encrypted
+    """SQLite has no booleans, and a resourceVersion may be too large for one of its integers.  Hashes are encrypted
     too, because they reveal short values."""
     content = msgspec.msgpack.encode((entry.desired, entry.applied, entry.owned, entry.returned))
     return sealed(

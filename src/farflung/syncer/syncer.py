@@ -440,7 +440,7 @@ class Syncer:
     def _read_configs(self) -> None:
         if not self._configuration.is_known:
             return
-        self._copies.configure(self._configuration.digest())
+        self._copies.configure(self._configuration.content_hash())
         if self._configuration.update_scope():
             self.upsync.enqueue_all()
 

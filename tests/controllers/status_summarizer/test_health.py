@@ -13,7 +13,7 @@ from hostile import ANYTHING, altered
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farflung.controllers.status_summarizer.health import CopyProblem, CopyReport, Digest, digest_of
+from farflung.controllers.status_summarizer.health import CopyProblem, CopyReport, CopyStatus, read_copy_status
 from farflung.controllers.status_summarizer.tally import Tally
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import PLAIN
@@ -46,8 +46,8 @@ def written(*moments: str) -> Obj:
     return {"name": "one", "managedFields": [made, *({**entry, "time": moment} for moment in moments)]}
 
 
-def read(resource: GroupResource, status: Any, spec: Any = None, metadata: Any = None) -> Digest:
-    return digest_of(resource, orjson.dumps({"metadata": metadata or {}, "spec": spec or {}, "status": status}))
+def read(resource: GroupResource, status: Any, spec: Any = None, metadata: Any = None) -> CopyStatus:
+    return read_copy_status(resource, orjson.dumps({"metadata": metadata or {}, "spec": spec or {}, "status": status}))
 
 
 def verdict(resource: GroupResource, status: Any, spec: Any = None) -> CopyProblem | None:
@@ -88,7 +88,7 @@ POD: Obj = {
 
 
 def test_a_deployment() -> None:
-    assert read(DEPLOYMENTS, DEPLOYMENT, {"replicas": 3}, written(THEN, LATER)) == Digest(
+    assert read(DEPLOYMENTS, DEPLOYMENT, {"replicas": 3}, written(THEN, LATER)) == CopyStatus(
         reporting=True,
         observed=LATER,
         numbers={"replicas": 3, "updatedReplicas": 3, "readyReplicas": 3, "availableReplicas": 3},
@@ -107,7 +107,7 @@ def test_a_stateful_set() -> None:
         "updateRevision": "web-5d4f",
         "collisionCount": 0,
     }
-    assert read(STATEFUL_SETS, status, {"replicas": 2}) == Digest(
+    assert read(STATEFUL_SETS, status, {"replicas": 2}) == CopyStatus(
         reporting=True,
         numbers={"replicas": 2, "readyReplicas": 1, "currentReplicas": 2, "availableReplicas": 1},
         problem=CopyProblem("ReplicasNotReady", "1 of 2 replicas are ready"),
@@ -116,7 +116,7 @@ def test_a_stateful_set() -> None:
 
 def test_a_daemon_set() -> None:
     numbers = {"currentNumberScheduled": 4, "desiredNumberScheduled": 4, "numberMisscheduled": 0, "numberReady": 3}
-    assert read(DAEMON_SETS, {**numbers, "observedGeneration": 1}) == Digest(
+    assert read(DAEMON_SETS, {**numbers, "observedGeneration": 1}) == CopyStatus(
         reporting=True, numbers=numbers, problem=CopyProblem("PodsNotReady", "3 of 4 pods are ready")
     )
 
@@ -130,7 +130,7 @@ def test_a_job() -> None:
         "uncountedTerminatedPods": {},
         "conditions": [condition("Failed", "True", "BackoffLimitExceeded", "Job has reached the specified limit")],
     }
-    assert read(JOBS, status) == Digest(
+    assert read(JOBS, status) == CopyStatus(
         reporting=True,
         numbers={"active": 0, "failed": 4, "ready": 0},
         conditions={"Failed": "True"},
@@ -139,7 +139,7 @@ def test_a_job() -> None:
 
 
 def test_a_pod() -> None:
-    assert read(PODS, POD, metadata=written(THEN)) == Digest(
+    assert read(PODS, POD, metadata=written(THEN)) == CopyStatus(
         reporting=True,
         observed=THEN,
         conditions=dict.fromkeys(("Initialized", "Ready", "ContainersReady", "PodScheduled"), "True"),
@@ -148,16 +148,16 @@ def test_a_pod() -> None:
 
 
 def test_a_service() -> None:
-    assert read(SERVICES, {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}) == Digest(reporting=True)
+    assert read(SERVICES, {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}) == CopyStatus(reporting=True)
 
 
 def test_a_claim() -> None:
     status = {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
-    assert read(CLAIMS, status) == Digest(reporting=True, texts={"phase": "Bound"})
+    assert read(CLAIMS, status) == CopyStatus(reporting=True, texts={"phase": "Bound"})
 
 
 def test_a_cron_job() -> None:
-    assert read(CRON_JOBS, {"lastScheduleTime": THEN, "active": [{"kind": "Job", "name": "x"}]}) == Digest(
+    assert read(CRON_JOBS, {"lastScheduleTime": THEN, "active": [{"kind": "Job", "name": "x"}]}) == CopyStatus(
         reporting=True
     )
 
@@ -174,7 +174,7 @@ def test_a_custom_resource() -> None:
         "byHost": {"host-1.example.com": 1},
         "conditions": [condition("Ready", "False", "out of steel", "no\n steel\t\x1b[31m left")],
     }
-    assert read(WIDGETS, status) == Digest(
+    assert read(WIDGETS, status) == CopyStatus(
         reporting=True,
         numbers={"cut.done": 3, "cut.load": 0.25, "cut.last.duration": 7},
         conditions={"Ready": "False"},
@@ -188,12 +188,12 @@ def test_a_custom_resource() -> None:
 
 @pytest.mark.parametrize("status", [None, {}, [], "", 0, "Ready", ["x"], True])
 def test_a_copy_without_a_status_does_not_report(status: Any) -> None:
-    assert [read(resource, status) for resource in KINDS] == [Digest()] * len(KINDS)
+    assert [read(resource, status) for resource in KINDS] == [CopyStatus()] * len(KINDS)
 
 
 def test_zeros_that_the_hub_wrote_are_no_report_of_a_set() -> None:
-    assert read(STATEFUL_SETS, {"replicas": 0, "availableReplicas": 0}, {"replicas": 2}) == Digest()
-    assert read(DAEMON_SETS, {"numberReady": 0, "desiredNumberScheduled": 0}) == Digest()
+    assert read(STATEFUL_SETS, {"replicas": 0, "availableReplicas": 0}, {"replicas": 2}) == CopyStatus()
+    assert read(DAEMON_SETS, {"numberReady": 0, "desiredNumberScheduled": 0}) == CopyStatus()
     assert read(STATEFUL_SETS, {"replicas": 0, "observedGeneration": 1}, {"replicas": 2}).reporting
     assert read(STATEFUL_SETS, {"replicas": 0}, {"replicas": 2}, written(THEN)).reporting
 
@@ -315,7 +315,7 @@ def test_many_conditions_are_limited() -> None:
 
 def test_what_is_no_json_or_no_object_says_nothing() -> None:
     for document in (b"", b"{", b"[]", b"null", b'{"status": {"n": 1e999}}', b'"\\ud800"', b"\xff"):
-        assert digest_of(PODS, document) == Digest()
+        assert read_copy_status(PODS, document) == CopyStatus()
 
 
 REAL: list[Obj] = [
@@ -329,8 +329,8 @@ WORD = re.compile(r"[A-Z][A-Za-z0-9]{0,62}")
 @given(st.sampled_from(KINDS), st.sampled_from(REAL).flatmap(altered) | st.fixed_dictionaries({"status": ANYTHING}))
 def test_whatever_a_cluster_says_can_be_counted(resource: GroupResource, copy: Any) -> None:
     document = json.dumps(copy).encode()
-    found = digest_of(resource, document)
-    assert found == digest_of(resource, document)
+    found = read_copy_status(resource, document)
+    assert found == read_copy_status(resource, document)
     assert not found.observed or PLAIN.fullmatch(found.observed)
     assert {type(number) for number in found.numbers.values()} <= {int, float}
     assert set(found.conditions.values()) <= {"True", "False", "Unknown"}

@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from farflung.apis.edge.summaries import STATUS_SUMMARY
-from farflung.controllers.status_summarizer.health import CopyProblem, CopyReport, Digest
+from farflung.controllers.status_summarizer.health import CopyProblem, CopyReport, CopyStatus
 from farflung.controllers.status_summarizer.tally import Tally
 from farflung.machinery.errors import Obj
 from farflung.placement.types import CopyDestination
@@ -43,34 +43,34 @@ def tally_of(reports: Mapping[str, CopyReport]) -> Tally:
 
 def from_scratch(reports: Mapping[str, CopyReport]) -> Obj:
     """The body, slowly."""
-    digests = [one.digest for one in reports.values() if one.digest is not None]
+    copy_statuses = [one.copy_status for one in reports.values() if one.copy_status is not None]
     broken = sorted(
-        (one.destination[:3], mailbox, one.refused or one.digest.problem or one.stale)
+        (one.destination[:3], mailbox, one.refused or one.copy_status.problem or one.stale)
         for mailbox, one in reports.items()
-        if one.digest is not None and (one.refused or one.digest.problem or one.stale)
+        if one.copy_status is not None and (one.refused or one.copy_status.problem or one.stale)
     )
     body: Obj = {
         "destinations": {
             "expected": len(reports),
-            "reporting": len([one for one in digests if one.reporting]),
-            "missing": len(reports) - len(digests),
+            "reporting": len([one for one in copy_statuses if one.reporting]),
+            "missing": len(reports) - len(copy_statuses),
             "stale": len([one for one in reports.values() if one.stale]),
             "broken": len(broken),
         },
-        "observedAt": max((one.observed for one in digests), default=""),
-        "aggregates": dict(sorted(numbers_from_scratch(digests).items())[:64]),
-        "conditions": counts_from_scratch([one.conditions for one in digests], 32),
-        "values": counts_from_scratch([one.texts for one in digests], 16),
+        "observedAt": max((one.observed for one in copy_statuses), default=""),
+        "aggregates": dict(sorted(numbers_from_scratch(copy_statuses).items())[:64]),
+        "conditions": counts_from_scratch([one.conditions for one in copy_statuses], 32),
+        "values": counts_from_scratch([one.texts for one in copy_statuses], 16),
         "broken": [entry_from_scratch(where, what) for where, _, what in broken[:20] if what],
         "brokenTruncated": max(0, len(broken) - 20),
     }
     return {name: section for name, section in body.items() if section}
 
 
-def numbers_from_scratch(digests: Iterable[Digest]) -> Obj:
+def numbers_from_scratch(copy_statuses: Iterable[CopyStatus]) -> Obj:
     found: dict[str, list[int | float]] = {}
-    for digest in digests:
-        for path, number in digest.numbers.items():
+    for copy_status in copy_statuses:
+        for path, number in copy_status.numbers.items():
             found.setdefault(path, []).append(number)
     return {
         path: {
@@ -109,8 +109,8 @@ numbers = (
     | st.floats(allow_nan=False, allow_infinity=False)
 )
 verdicts = st.none() | st.sampled_from([UNREADY, REFUSED, CopyProblem("Failed")])
-digests = st.builds(
-    Digest,
+copy_statuses = st.builds(
+    CopyStatus,
     reporting=st.booleans(),
     observed=st.sampled_from(["", OLDER, NEWER]),
     numbers=st.dictionaries(st.sampled_from(["readyReplicas", "replicas", "a.b"]), numbers),
@@ -122,7 +122,7 @@ places = st.builds(CopyDestination, *[st.sampled_from(["a", "b"])] * 3)
 reports = st.builds(
     CopyReport,
     destination=places,
-    digest=st.none() | digests,
+    copy_status=st.none() | copy_statuses,
     refused=st.none() | st.just(REFUSED),
     stale=st.none() | st.just(AWAY),
 )
@@ -131,7 +131,7 @@ histories = st.lists(st.tuples(mailboxes, st.none() | reports), max_size=15)
 
 
 def replicas(number: int) -> CopyReport:
-    return CopyReport(CopyDestination("a", "a", "a"), Digest(numbers={"replicas": number}))
+    return CopyReport(CopyDestination("a", "a", "a"), CopyStatus(numbers={"replicas": number}))
 
 
 @settings(max_examples=examples(100))
@@ -166,7 +166,7 @@ def test_many_destinations_with_much_to_say_are_counted_as_few_are(count: int) -
     known = {
         f"m{number}": CopyReport(
             destination(number),
-            Digest(
+            CopyStatus(
                 True,
                 numbers={f"n{number + more:03}": number / 10 for more in range(64)},
                 conditions={f"C{number + more:03}": "True" for more in range(32)},
@@ -187,8 +187,8 @@ def test_many_destinations_with_much_to_say_are_counted_as_few_are(count: int) -
 
 
 def test_two_copies_that_are_well() -> None:
-    one = Digest(True, OLDER, {"readyReplicas": 1}, {"Available": "True"}, {"phase": "Running"})
-    other = Digest(True, NEWER, {"readyReplicas": 3}, {"Available": "True"}, {"phase": "Pending"})
+    one = CopyStatus(True, OLDER, {"readyReplicas": 1}, {"Available": "True"}, {"phase": "Running"})
+    other = CopyStatus(True, NEWER, {"readyReplicas": 3}, {"Available": "True"}, {"phase": "Pending"})
     assert tally_of({"f": CopyReport(destination(1), one), "g": CopyReport(destination(2), other)}).body() == {
         "destinations": {"expected": 2, "reporting": 2, "missing": 0, "stale": 0, "broken": 0},
         "observedAt": NEWER,
@@ -207,11 +207,11 @@ def broken(report: CopyReport) -> list[str]:
 
 
 def test_a_copy_is_broken_by_a_refusal_then_by_its_problem_then_by_staleness() -> None:
-    unready = Digest(True, problem=UNREADY)
+    unready = CopyStatus(True, problem=UNREADY)
     assert broken(CopyReport(destination(1), unready, REFUSED, AWAY)) == ["Refused"]
     assert broken(CopyReport(destination(1), unready, None, AWAY)) == ["MinimumReplicasUnavailable"]
-    assert broken(CopyReport(destination(1), Digest(True), None, AWAY)) == ["Stale"]
-    assert broken(CopyReport(destination(1), Digest(True))) == []
+    assert broken(CopyReport(destination(1), CopyStatus(True), None, AWAY)) == ["Stale"]
+    assert broken(CopyReport(destination(1), CopyStatus(True))) == []
 
 
 def test_a_copy_that_is_missing_is_not_broken() -> None:
@@ -221,7 +221,7 @@ def test_a_copy_that_is_missing_is_not_broken() -> None:
 
 def test_the_broken_ones_are_sorted_and_the_rest_is_counted() -> None:
     body = tally_of(
-        {f"m{one}": CopyReport(destination(one), Digest(True, problem=UNREADY)) for one in range(50)}
+        {f"m{one}": CopyReport(destination(one), CopyStatus(True, problem=UNREADY)) for one in range(50)}
     ).body()
     told = [(one["cluster"], one["locationName"], one["syncTargetName"]) for one in body["broken"]]
     assert told == sorted(destination(one)[:3] for one in range(50))[:20]
@@ -237,17 +237,17 @@ def test_the_broken_ones_are_sorted_and_the_rest_is_counted() -> None:
 
 
 def test_a_renamed_destination_is_listed_once() -> None:
-    tally = tally_of({"m": CopyReport(destination(1), Digest(True, problem=UNREADY))})
-    assert tally.put("m", CopyReport(destination(2), Digest(True, problem=UNREADY)))
+    tally = tally_of({"m": CopyReport(destination(1), CopyStatus(True, problem=UNREADY))})
+    assert tally.put("m", CopyReport(destination(2), CopyStatus(True, problem=UNREADY)))
     assert [one["syncTargetName"] for one in tally.body()["broken"]] == ["target-002"]
 
 
 def test_sums_do_not_drift() -> None:
     tally = tally_of(
-        {f"m{one}": CopyReport(destination(one), Digest(True, numbers={"load": 0.1})) for one in range(10)}
+        {f"m{one}": CopyReport(destination(one), CopyStatus(True, numbers={"load": 0.1})) for one in range(10)}
     )
     assert tally.body()["aggregates"]["load"] == {"count": 10, "sum": 1, "min": 0.1, "max": 0.1}
-    tally.put("huge", CopyReport(destination(11), Digest(True, numbers={"load": 1e300})))
+    tally.put("huge", CopyReport(destination(11), CopyStatus(True, numbers={"load": 1e300})))
     tally.remove("huge")
     assert tally.body()["aggregates"]["load"]["sum"] == 1
 
@@ -270,7 +270,9 @@ async def test_a_server_with_strict_validation_accepts_every_summary() -> None:
     wild = {
         f"m{one}": CopyReport(
             CopyDestination(f"cluster-{one}", "", "target"),
-            Digest(True, NEWER, {"n": number, f"a.b-{one}": number}, {"Ready": "False"}, {"phase": "Lost"}, UNREADY),
+            CopyStatus(
+                True, NEWER, {"n": number, f"a.b-{one}": number}, {"Ready": "False"}, {"phase": "Lost"}, UNREADY
+            ),
         )
         for one, number in enumerate(some * 4)
     }

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from farflung.apis.apiextensions.conditions import APPROVED
-from farflung.apis.custom_kinds import digest
+from farflung.apis.custom_kinds import schema_hash
 from farflung.apis.kcp.names import APIS_GROUP
 from farflung.machinery.errors import Obj
 
@@ -29,7 +29,7 @@ class NotImportable(Exception):
 def resource_schema(group: str, names: Obj, scope: str, versions: list[Obj]) -> Obj:
     """Named by its content, because an APIResourceSchema cannot be changed."""
     spec = {"group": group, "names": names, "scope": scope, "versions": versions}
-    metadata: Obj = {"name": f"v{digest(spec)}.{names['plural']}.{group or 'core'}"}
+    metadata: Obj = {"name": f"v{schema_hash(spec)}.{names['plural']}.{group or 'core'}"}
     if group.endswith((".k8s.io", ".kubernetes.io")):
         metadata["annotations"] = {APPROVED: "unapproved, imported from a cluster"}
     return {"apiVersion": API_VERSION, "kind": "APIResourceSchema", "metadata": metadata, "spec": spec}

@@ -36,9 +36,9 @@ from farflung.placement.types import (
     Destination,
     Placement,
     destinations_of,
-    digest_of,
     is_extra,
     owners,
+    short_hash,
     source_label,
 )
 from farflung.runtime.plan import Create, Delete, Update, UpdateStatus, Write
@@ -89,8 +89,8 @@ def _hash(destination: Destination) -> int:
 
 
 def _part_name(placement: Placement, first: Destination) -> str:
-    digest = digest_of(placement.uid, *first)
-    return f"{placement.key.name[: names.DNS_SUBDOMAIN_LENGTH - DIGITS - 1].rstrip('-.')}-{digest}"
+    suffix = short_hash(placement.uid, *first)
+    return f"{placement.key.name[: names.DNS_SUBDOMAIN_LENGTH - DIGITS - 1].rstrip('-.')}-{suffix}"
 
 
 def _entry(destination: Destination) -> Obj:

@@ -47,7 +47,7 @@ Work = SummarySubject | WorkspaceObject | CollectorKey | Key  #: a Key: of a sup
 
 
 class CopyQueue:
-    """Copies to digest, each once, in the order of the time that their workspaces used: the queries of one workspace
+    """Copies to observe, each once, in the order of the time that their workspaces used: the queries of one workspace
     may be expensive."""
 
     def __init__(self, workspace_of: Callable[[CopyKey], str]) -> None:
@@ -159,7 +159,7 @@ class StatusSummarizer:
             until = began + TURN
             for _ in range(min(AT_ONCE, len(self._dirty))):
                 copy = self._dirty.pop()
-                self._digest(copy)
+                self._observe(copy)
                 now = self._monotonic()
                 self._dirty.charge(copy, now - began)
                 began = now
@@ -171,9 +171,9 @@ class StatusSummarizer:
                 self._caught_up = True
                 await self._news.wait()
 
-    def _digest(self, copy: CopyKey) -> None:
+    def _observe(self, copy: CopyKey) -> None:
         try:
-            affected: list[Work] = [*self._summaries.digest_copy(copy), *self._returner.affected(copy)]
+            affected: list[Work] = [*self._summaries.observe_copy(copy), *self._returner.affected(copy)]
         except Exception as error:
             self._feed.rebuilder.failed(copy, error)
             return

@@ -29,11 +29,11 @@ from farflung.controllers.status_summarizer.health import (
     NOTHING,
     CopyProblem,
     CopyReport,
+    CopyStatus,
     DestinationRow,
-    Digest,
     SummarySubject,
     SyncerReport,
-    digest_of,
+    read_copy_status,
 )
 from farflung.controllers.status_summarizer.tally import Tally
 from farflung.machinery.errors import Obj
@@ -284,8 +284,8 @@ class Summaries:
 
     # --- copies -----------------------------------------------------------------------------------
 
-    def digest_copy(self, copy: CopyKey) -> set[SummarySubject]:
-        """Digest a copy.  Returns the summaries that it affects."""
+    def observe_copy(self, copy: CopyKey) -> set[SummarySubject]:
+        """Read the status of a copy.  Returns the summaries that it affects."""
         mailbox, ref = copy
         wanted = {
             one.placement: one.destination
@@ -299,10 +299,10 @@ class Summaries:
         if not wanted:
             return touched
         seen = self._seen(copy)
-        digest = None if seen is None else digest_of(ref.resource, seen.document)
+        copy_status = None if seen is None else read_copy_status(ref.resource, seen.document)
         for key, destination in wanted.items():
             is_ours = seen is not None and key in seen.placements
-            self._put(key, ref, mailbox, destination, digest if is_ours else None, seen if is_ours else None)
+            self._put(key, ref, mailbox, destination, copy_status if is_ours else None, seen if is_ours else None)
             touched.add(SummarySubject(key, ref))
         return touched
 
@@ -317,7 +317,7 @@ class Summaries:
         ref: ObjectRef,
         mailbox: str,
         destination: CopyDestination,
-        digest: Digest | None,
+        copy_status: CopyStatus | None,
         seen: ObservedObject | None,
     ) -> None:
         summary = self._of.get(key, _NONE).get(ref) or self._begin(SummarySubject(key, ref))
@@ -325,11 +325,11 @@ class Summaries:
         is_permitted = self._known.name_owners.permits(mailbox, ref, key)  # else the report is about another's object
         report = self._reports.get(cluster, NOTHING) if is_permitted else NOTHING
         stale = self._stale.get(cluster) or report.delay(ref)
-        summary.tally.put(mailbox, CopyReport(destination, digest, report.refusal(ref), stale))
+        summary.tally.put(mailbox, CopyReport(destination, copy_status, report.refusal(ref), stale))
         self._update_collectors(summary, key, ref)
         if summary.results:
             source = self._described(summary, SummarySubject(key, ref))
-            row = self._row(source, destination, digest, seen, is_stale=stale is not None)
+            row = self._row(source, destination, copy_status, seen, is_stale=stale is not None)
             for result in summary.results.values():
                 result.put(mailbox, row)
 
@@ -364,7 +364,7 @@ class Summaries:
         return is_summarized(ref.resource, self._annotations.get(key), builtin=ref.resource in self._builtin)
 
     def on_placement(self, key: PlacementKey) -> set[CopyKey]:
-        """Its annotations may have changed, or it was deleted.  Returns the copies to digest, as all `on_…` do."""
+        """Its annotations may have changed, or it was deleted.  Returns the copies to observe, as all `on_…` do."""
         placement = self._known.placements.get(key)
         annotation = None if placement is None else placement.annotations.get(SUMMARIZE)
         if self._annotations.get(key) == annotation:
@@ -473,7 +473,7 @@ class Summaries:
         self,
         source: Obj,
         destination: CopyDestination,
-        digest: Digest | None,
+        copy_status: CopyStatus | None,
         seen: ObservedObject | None,
         *,
         is_stale: bool,
@@ -481,8 +481,8 @@ class Summaries:
         location = self._known.locations.get((destination.cluster, destination.location))
         returned = None if seen is None else orjson.loads(seen.document).get("status")
         propagation: Obj = {"stale": is_stale}
-        if digest is not None and digest.observed:
-            propagation["lastReturnedUpdateTimestamp"] = digest.observed
+        if copy_status is not None and copy_status.observed:
+            propagation["lastReturnedUpdateTimestamp"] = copy_status.observed
         given: dict[str, Any] = {
             "inventory": {
                 "name": destination.target,

@@ -34,7 +34,7 @@ class CopyProblem(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Digest:
+class CopyStatus:
     """The relevant values of a copy's document."""
 
     reporting: bool = False  #: it has a status
@@ -50,7 +50,7 @@ class CopyReport:
     """The state of one destination."""
 
     destination: CopyDestination
-    digest: Digest | None = None  #: None: there is no copy
+    copy_status: CopyStatus | None = None  #: None: there is no copy
     refused: CopyProblem | None = None  #: why its syncer cannot apply it
     stale: CopyProblem | None = None  #: why the status is stale
 
@@ -208,7 +208,7 @@ _CREATED_WITH_ZEROS: Final = frozenset(
 V = TypeVar("V")
 
 
-def digest_of(resource: GroupResource, document: bytes) -> Digest:
+def read_copy_status(resource: GroupResource, document: bytes) -> CopyStatus:
     """`document`: the copy in its mailbox, as JSON.
 
     Numbers are read from nested objects down to DEPTH, not from lists.  Texts are words such as `Running`, and words of
@@ -219,10 +219,10 @@ def digest_of(resource: GroupResource, document: bytes) -> Digest:
     status = _object(copy.get("status"))
     observed = _observed(_object(copy.get("metadata")).get("managedFields"))
     if not status or (resource in _CREATED_WITH_ZEROS and not observed and not any(status.values())):
-        return Digest()
+        return CopyStatus()
     conditions = _conditions(status.get("conditions"))
     numbers, texts = _leaves(status)
-    return Digest(
+    return CopyStatus(
         reporting=True,
         observed=observed,
         numbers=numbers,

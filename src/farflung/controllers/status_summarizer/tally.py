@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from farflung.controllers.status_summarizer.health import CopyProblem, CopyReport, Digest
+from farflung.controllers.status_summarizer.health import CopyProblem, CopyReport, CopyStatus
 from farflung.machinery.errors import Obj
 
 VALUES: Final = 16  #: distinct values in a summary
@@ -171,7 +171,7 @@ BROKEN: Final = 20  #: destinations that are listed one by one
 NUMBERS: Final = 64
 CONDITIONS: Final = 32
 TEXTS: Final = 16
-_NOTHING: Final = Digest()
+_NOTHING: Final = CopyStatus()
 Rank = tuple[str, str, str, str]  #: cluster, Location, SyncTarget and mailbox, as destinations are sorted
 
 
@@ -238,8 +238,8 @@ class Tally:
         }
 
     def _replace(self, mailbox: str, old: CopyReport | None, new: CopyReport | None) -> None:
-        before = old.digest or _NOTHING if old is not None else _NOTHING
-        after = new.digest or _NOTHING if new is not None else _NOTHING
+        before = old.copy_status or _NOTHING if old is not None else _NOTHING
+        after = new.copy_status or _NOTHING if new is not None else _NOTHING
         self._numbers.replace(before.numbers, after.numbers)
         self._conditions.replace(before.conditions, after.conditions)
         self._texts.replace(before.texts, after.texts)
@@ -265,7 +265,7 @@ class Tally:
 
 
 def _is_missing(report: CopyReport | None) -> bool:
-    return report is not None and report.digest is None
+    return report is not None and report.copy_status is None
 
 
 def _is_stale(report: CopyReport | None) -> bool:
@@ -274,9 +274,9 @@ def _is_stale(report: CopyReport | None) -> bool:
 
 def _problem(report: CopyReport) -> CopyProblem | None:
     """A refused object is broken, whatever its last status.  A copy that does not exist yet is missing, not broken."""
-    if report.digest is None:
+    if report.copy_status is None:
         return None
-    return report.refused or report.digest.problem or report.stale
+    return report.refused or report.copy_status.problem or report.stale
 
 
 def _rank(mailbox: str, report: CopyReport) -> Rank:

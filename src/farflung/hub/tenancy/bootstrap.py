@@ -13,7 +13,7 @@ from typing import Final
 
 from farflung.apis.apiextensions.conditions import CLEANUP, with_status
 from farflung.apis.apiextensions.validation import default
-from farflung.apis.custom_kinds import digest
+from farflung.apis.custom_kinds import schema_hash
 from farflung.apis.edge import kinds as edge
 from farflung.apis.edge.names import EDGE_GROUP
 from farflung.apis.globalscheduler import kinds as globalscheduler
@@ -172,7 +172,8 @@ class Bootstrap:
         if entry is None or objects.decode(entry)["spec"] == schema["spec"]:
             return schema
         version, _, resource = name.partition(".")
-        return {**schema, "metadata": {**schema["metadata"], "name": f"{version}-{digest(schema['spec'])}.{resource}"}}
+        unique = f"{version}-{schema_hash(schema['spec'])}.{resource}"
+        return {**schema, "metadata": {**schema["metadata"], "name": unique}}
 
     async def _workspace(
         self, name: str, annotations: Obj, spec: Obj, replicated: Mapping[str, str] = NO_ANNOTATIONS
