@@ -18,6 +18,7 @@ import yaml
 
 from farflung.apis.edge import kinds as edge
 from farflung.apis.globalscheduler import kinds as globalscheduler
+from farflung.cli.plugins.session import is_workspace_path
 
 CONFIG = Path(__file__).resolve().parent.parent / "config"
 FOLDERS = tuple(f"{above}{folder}" for above in ("", "globalscheduler/") for folder in ("crds", "exports", "imports"))
@@ -61,12 +62,19 @@ def present() -> dict[str, str]:
     return {str(path.relative_to(CONFIG)): path.read_text() for path in files}
 
 
+def workspace_path(text: str) -> str:
+    if text and not is_workspace_path(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not the path of a workspace, like root:edge")
+    return text
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Write the manifests of the edge API and the global scheduler.")
     parser.add_argument("--check", action="store_true", help="change nothing, and fail if something would change")
     parser.add_argument(
         "--provider",
         default="",
+        type=workspace_path,
         help="the workspace whose export is bound; by default none is named, and the hub finds it",
     )
     options = parser.parse_args()

@@ -79,6 +79,14 @@ def test_the_workspace_to_import_from_can_be_another() -> None:
     assert (ended.returncode, ended.stdout) == (1, "config/imports/apibinding-edge.kcp.io.yaml\n")
 
 
+def test_a_provider_that_is_no_path_of_a_workspace_is_refused() -> None:
+    for wrong in ("Root:Edge", "root/edge", "root:"):
+        command = [sys.executable, ROOT / "tools/manifests.py", "--check", "--provider", wrong]
+        ended = subprocess.run(command, capture_output=True, text=True)
+        assert ended.returncode == 2
+        assert f"'{wrong}' is not the path of a workspace, like root:edge\n" in ended.stderr
+
+
 def test_the_export_names_the_schemas_that_are_beside_it() -> None:
     exported = documents("exports")
     export = exported.pop("apiexport-edge.kcp.io.yaml")
