@@ -6,13 +6,17 @@ every object of the kind there."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from typing import Final
 
 from farflung.apis.names import CUSTOM_RESOURCE_DEFINITIONS
-from farflung.client.errors import NotFound
+from farflung.client.errors import Forbidden, NotFound
 from farflung.machinery.errors import Obj
 from farflung.placement.names import DEFINITIONS, GroupResource, ObjectRef
 from farflung.syncer.context import SyncerContext
 from farflung.syncer.conversion import for_mailbox, is_downsynced, is_upsynced, updated_upsync
+
+#: a role of the mailbox names them
+ADVICE: Final = "run `farflung syncer-gen` again, which allows the definitions of what placements upsync by then"
 
 
 class UpsyncedDefinitions:
@@ -50,10 +54,13 @@ class UpsyncedDefinitions:
         except NotFound:
             return
         wanted = definition_for_mailbox(found)
-        if not is_downsynced(found) and await self._lacks(name, wanted):
-            await self._mailbox.apply(CUSTOM_RESOURCE_DEFINITIONS, wanted, force=True)
-            self._log.info("upsynced", v=2, object=str(ObjectRef(DEFINITIONS, "", name)))
-            self._on_write()
+        try:
+            if not is_downsynced(found) and await self._lacks(name, wanted):
+                await self._mailbox.apply(CUSTOM_RESOURCE_DEFINITIONS, wanted, force=True)
+                self._log.info("upsynced", v=2, object=str(ObjectRef(DEFINITIONS, "", name)))
+                self._on_write()
+        except Forbidden as error:
+            raise Forbidden(error.status, error.reason, f"{error}; {ADVICE}") from None
         self._copied[name] = state
 
     async def _lacks(self, name: str, wanted: Obj) -> bool:

@@ -170,6 +170,7 @@ async def test_a_definition_that_the_syncer_may_not_write_or_did_not_write_is_le
     await link.in_mailbox(gadgets, "one", namespace)
     problem = await link.problem(f"widgets.{widgets.group}", "Forbidden")
     assert problem["direction"] == "up"
+    assert "; run `farflung syncer-gen` again, which allows " in problem["message"]
     found = await link.mailbox.get(DEFINITIONS, own["metadata"]["name"])
     assert UPSYNCED not in found["metadata"].get("annotations", {})
     await link.configure(upsync=[upsync(widgets.group, ["gadgets"], ["*"], ["*"])])
