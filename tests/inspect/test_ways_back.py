@@ -62,13 +62,13 @@ def test_places_are_those_of_placements_that_bring_something_back() -> None:
 )
 def test_a_place_brings_back_what_its_placements_say(upsync: Obj, ref: ObjectRef, brought: bool) -> None:
     [way] = upsync_routes([placement("p", upsync)], [part_of("p", ("l", "t", "1"))]).values()
-    assert way.upsyncs(ref) is brought
+    assert way.wanted.upsyncs(*ref) is brought
 
 
 def test_two_placements_bring_back_together_what_each_does() -> None:
     some = [placement("p", wanted(names=("a",))), placement("q", wanted(names=("b",)))]
     [way] = upsync_routes(some, [part_of("p", ("l", "t", "1")), part_of("q", ("m", "t", "1"))]).values()
-    assert [way.upsyncs(ObjectRef(GroupResource("example.org", "widgets"), "shop", name)) for name in "abc"] == [
+    assert [way.wanted.upsyncs(GroupResource("example.org", "widgets"), "shop", name) for name in "abc"] == [
         True,
         True,
         False,

@@ -198,12 +198,12 @@ def decision_lines(decision: MachineDecision, names: Names) -> Iterator[str]:
     """Equal replicas in one line."""
     if not decision.placed:
         yield f"not placed: {decision.message}"
-    for text, number in Counter(_placement_text(one, names) for one in decision.chosen or ()).items():
+    texts = (
+        f"{_name(one, names)} with {', '.join(one.flavors) or NONE}, score {one.score:.2f}"
+        for one in decision.chosen or ()
+    )
+    for text, number in Counter(texts).items():
         yield f"placed on {text}" if number == 1 else f"{number} replicas placed on {text}"
-
-
-def _placement_text(one: BoundReplica, names: Names) -> str:
-    return f"{_name(one, names)} with {', '.join(one.flavors) or NONE}, score {one.score:.2f}"
 
 
 def bound_to(placements: Iterable[BoundReplica], names: Names) -> str:

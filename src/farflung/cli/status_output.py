@@ -150,7 +150,12 @@ def machine_lines(found: SchedulingHealth, *, everything: bool = False) -> Itera
         phases = ", ".join(f"{number} {fields.line(phase)}" for phase, number in clusters.phases.items())
         unwell = named([fields.line(name) for name in clusters.unwell], NAMED)
         yield f"{count(clusters.all, 'Cluster')}: {phases}{f' (unhealthy: {unwell})' if unwell else ''}"
-        yield from _cluster_table(clusters.listed) if everything else _troubles(clusters.listed)
+        if everything:
+            rows = ([*_names(one), fields.line(one.phase), str(one.stacks), one.why or NONE] for one in clusters.listed)
+            yield from _listed(["NAME", "WORKSPACE", "PHASE", "STACKS", "REASON"], rows)
+        else:
+            troubles = (one for one in clusters.listed if one.why)
+            yield from (f"  {fields.line(one.name)}: {one.why}" for one in islice(troubles, NAMED))
     if found.scheduler is not None:
         yield from _scheduler(found.scheduler)
     if machines.all:
@@ -158,11 +163,6 @@ def machine_lines(found: SchedulingHealth, *, everything: bool = False) -> Itera
         states = ", ".join(f"{number} {state}" for state, number in machines.states.items() if number)
         yield f"{machines.all} {what}: {states}"
         yield from _machine_table(machines.listed) if everything else _reasons(found.reasons)
-
-
-def _troubles(clusters: Iterable[ClusterSummary]) -> Iterator[str]:
-    for one in islice((one for one in clusters if one.why), NAMED):
-        yield f"  {fields.line(one.name)}: {one.why}"
 
 
 def _reasons(reasons: Sequence[CommonReason]) -> Iterator[str]:
@@ -174,11 +174,6 @@ def _reasons(reasons: Sequence[CommonReason]) -> Iterator[str]:
 
 def _names(one: ClusterSummary | MachineHealth) -> list[str]:
     return [fields.line(f"{one.namespace}/{one.name}"), fields.line(one.workspace)]
-
-
-def _cluster_table(clusters: Iterable[ClusterSummary]) -> Iterator[str]:
-    rows = ([*_names(one), fields.line(one.phase), str(one.stacks), one.why or NONE] for one in clusters)
-    yield from _listed(["NAME", "WORKSPACE", "PHASE", "STACKS", "REASON"], rows)
 
 
 def _machine_table(machines: Iterable[MachineHealth]) -> Iterator[str]:

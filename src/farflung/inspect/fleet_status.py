@@ -257,12 +257,15 @@ def summarize(fleet: Fleet, now: datetime, *, everything: bool = False) -> Fleet
         summaries = fleet_health.summaries(fleet.summaries)
     scheduler = None if fleet.lease is None else scheduler_model.read_lease(fleet.lease, now)
     machines = fleet_health.machines(fleet.clusters, fleet.pods, fleet.allocations, scheduler)
+    states = Counter(one.state for one in edges or ())
     bad_edges = [one for one in edges or () if not one.is_well]
     bad_placements = [one for one in placements or () if one.problems]
     bad_summaries = [one for one in summaries or () if one.has_problems]
     is_well = not (bad_edges or bad_placements or bad_summaries) and (machines is None or machines.is_well)
     counts = FleetCounts(
-        None if edges is None else EdgeCounts(len(edges), len(bad_edges), _states(edges)),
+        None
+        if edges is None
+        else EdgeCounts(len(edges), len(bad_edges), {one: states[one] for one in reversed(EdgeHealth)}),
         None if placements is None else _count_placements(placements),
         None if summaries is None else Counts(len(summaries), len(bad_summaries)),
     )
@@ -279,11 +282,6 @@ def _count_placements(placements: Sequence[PlacementHealth]) -> PlacementCounts:
         sum(bool(one.confirmation) for one in placements),
         sum(bool(one.left_out) for one in placements),
     )
-
-
-def _states(edges: Iterable[Edge]) -> dict[EdgeHealth, int]:
-    states = Counter(one.state for one in edges)
-    return {one: states[one] for one in reversed(EdgeHealth)}
 
 
 def _confirmation(hub: HubClient, placement: PlacementHealth) -> str:

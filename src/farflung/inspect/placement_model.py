@@ -16,7 +16,7 @@ from farflung.placement.names import BINDINGS, DEFINITIONS, GroupResource, Objec
 from farflung.placement.project import Desired, SourceObject, desired
 from farflung.placement.select import parse_workload_selector
 from farflung.placement.syncer_config import SyncerSpec, combine_specs
-from farflung.placement.types import CopyDestination, Destination, Location, ObservedObject, parse_object
+from farflung.placement.types import CopyDestination, Destination, Location, ObservedObject, owners, parse_object
 
 NEWEST: Final = str(2**62)  #: resourceVersion of unwritten objects
 Locations = Mapping[tuple[str, str], Location]  #: by cluster and name
@@ -32,6 +32,19 @@ def destinations_by_mailbox(destinations: Iterable[Destination]) -> dict[str, Co
 
 def locations_of(known: Iterable[Location]) -> dict[tuple[str, str], Location]:
     return {(one.key.cluster, one.key.name): one for one in known}
+
+
+def slices_by_owner(slices: Iterable[Obj]) -> dict[str, list[Obj]]:
+    """Slices by the uid of their placement."""
+    found: dict[str, list[Obj]] = {}
+    for one in slices:
+        for owner in owners(one):
+            found.setdefault(str(owner.get("uid")), []).append(one)
+    return found
+
+
+def ref_of(resource: GroupResource, obj: Obj) -> ObjectRef:
+    return ObjectRef(resource, obj["metadata"].get("namespace") or "", obj["metadata"]["name"])
 
 
 def observed_object(resource: GroupResource, obj: Obj) -> ObservedObject:
@@ -99,7 +112,13 @@ class PlacementModel:
     def desired(self, copy: CopyKey) -> Desired:
         wanted = self.selections.reasons(*copy)
         clusters = sorted({one.placement.cluster for one in wanted})
-        return desired(copy.ref, wanted, self._sources(copy.ref, clusters), self._customizers_of, self._location)
+        return desired(
+            copy.ref,
+            wanted,
+            self._sources(copy.ref, clusters),
+            lambda cluster: lambda name: self._customizers.get((cluster, name)),
+            lambda destination: self._locations.get((destination.cluster, destination.location)),
+        )
 
     def _sources(self, ref: ObjectRef, clusters: Sequence[str]) -> list[SourceObject]:
         found = [(cluster, one) for cluster in clusters if (one := self._objects.get(cluster, ref)) is not None]
@@ -108,9 +127,3 @@ class PlacementModel:
             for cluster, one in found
             if one.alive and not one.ours and not one.system
         ]
-
-    def _customizers_of(self, cluster: str) -> Callable[[str], Customizer | None]:
-        return lambda name: self._customizers.get((cluster, name))
-
-    def _location(self, destination: CopyDestination) -> Location | None:
-        return self._locations.get((destination.cluster, destination.location))

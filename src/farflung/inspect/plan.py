@@ -124,7 +124,8 @@ async def plan(
     configured: SchedulerConfiguration | None = None,
 ) -> Plan:
     """`wanted`: checked; `configured`: of the global scheduler."""
-    placements, others = _sorted_out(wanted)
+    placements = [one for one in wanted if _is_placement(one.obj)]
+    others = [one for one in wanted if not _is_placement(one.obj)]
     served = await discover(hub.workspace)
     cluster, configured = await _cluster(hub), configured or SchedulerConfiguration()
     new = {one.obj["metadata"]["name"] for one in others if one.obj["kind"] == "Namespace"}
@@ -205,12 +206,6 @@ async def _destinations(copies: CopyPlan) -> list[PlannedDestination]:
         for mailbox in copy_changes.keys() | configs.keys()
     ]
     return sorted(destinations, key=lambda one: (one.location_name, one.sync_target_name, one.mailbox))
-
-
-def _sorted_out(wanted: Sequence[Manifest]) -> tuple[list[Manifest], list[Manifest]]:
-    """Placements, and other objects."""
-    placements = [one for one in wanted if _is_placement(one.obj)]
-    return placements, [one for one in wanted if not _is_placement(one.obj)]
 
 
 def _is_placement(obj: Obj) -> bool:

@@ -28,7 +28,7 @@ from farflung.client.discovery import DiscoveredResource, ServedResources, disco
 from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.rest import Client
 from farflung.inspect.differences import Difference, SyncerConfigChange, differences, syncer_config_changes
-from farflung.inspect.placement_model import Locations, PlacementModel, observed_object
+from farflung.inspect.placement_model import Locations, PlacementModel, observed_object, ref_of, slices_by_owner
 from farflung.inspect.results import Result
 from farflung.machinery.errors import Obj
 from farflung.placement import guard, project, types
@@ -126,16 +126,17 @@ class CopyPlan:
         for resource, objs in zip(resources, lists, strict=True):
             for obj in objs:
                 for world in (self.before, self.after):
-                    world.put_object(cluster, _ref(resource, obj), observed_object(resource, obj))
+                    world.put_object(cluster, ref_of(resource, obj), observed_object(resource, obj))
         for obj in await self._listed(client, CUSTOMIZERS):
             name = f"{obj['metadata'].get('namespace', '')}/{obj['metadata']['name']}"
             for world in (self.before, self.after):
                 world.put_customizer(cluster, name, obj)
-        slices = await self._listed(client, SINGLE_PLACEMENT_SLICES)
+        slices = slices_by_owner(await self._listed(client, SINGLE_PLACEMENT_SLICES))
         for obj in await self._listed(client, EDGE_PLACEMENTS):
             key = PlacementKey(cluster, obj["metadata"]["name"])
             self._documents[key] = obj
-            destinations = [one for some in slices if _is_of(some, obj) for one in destinations_of(some)]
+            own = slices.get(obj["metadata"]["uid"], ())
+            destinations = [one for some in own for one in destinations_of(some)]
             for world in (self.before, self.after):
                 world.put_placement(key, obj)
                 world.put_destinations(key, destinations)
@@ -163,7 +164,7 @@ class CopyPlan:
 
     def change(self, collection: Collection, obj: Obj, *, deleted: bool) -> ObjectRef:
         resource = GroupResource(collection.group, collection.plural)
-        ref = _ref(resource, obj)
+        ref = ref_of(resource, obj)
         if (collection.group, collection.plural) == (CUSTOMIZERS.group, CUSTOMIZERS.plural):
             name = f"{ref.namespace}/{ref.name}"
             self._affected |= self.after.put_customizer(self.cluster, name, None if deleted else obj)
@@ -280,7 +281,7 @@ class CopyPlan:
     async def _read_copies(self, mailbox: str, resource: GroupResource, version: str) -> None:
         client = self._server.workspace(f"{self._provider}:{mailbox}")
         for obj in await self._listed(client, Collection(resource.group, version, resource.resource, "")):
-            self._observed[CopyKey(mailbox, _ref(resource, obj))] = observed_object(resource, obj)
+            self._observed[CopyKey(mailbox, ref_of(resource, obj))] = observed_object(resource, obj)
 
     async def _read_others(self) -> None:
         """Read other workspaces with sources of the same copies."""
@@ -376,13 +377,3 @@ def _marked(observed: Obj) -> Obj:
     bare = project.stripped(observed)
     labels = {**(bare["metadata"].get("labels") or {}), PROJECTED: types.YES}
     return {**bare, "metadata": {**bare["metadata"], "labels": labels}}
-
-
-def _ref(resource: GroupResource, obj: Obj) -> ObjectRef:
-    metadata = obj["metadata"]
-    return ObjectRef(resource, metadata.get("namespace") or "", metadata["name"])
-
-
-def _is_of(one: Obj, placement: Obj) -> bool:
-    owners = one["metadata"].get("ownerReferences") or ()
-    return any(owner.get("uid") == placement["metadata"]["uid"] for owner in owners)

@@ -85,7 +85,9 @@ def _in_cluster(document: Obj, cluster: str, **metadata: str) -> Obj:
 
 
 def _decisions(known: SchedulerSnapshot, cluster: str, wanted: Sequence[DryRunObject]) -> list[MachineDecision]:
-    subjects = [_subject(one.document, cluster) for one in wanted]
+    metadata = [one.document["metadata"] for one in wanted]
+    keys = [Key(cluster, one.get("namespace") or "", one["name"]) for one in metadata]
+    subjects = [SchedulingSubject(kind_of(one.document), key) for one, key in zip(wanted, keys, strict=True)]
     former = [known.state.observed(subject) for subject in subjects]
     before = [() if one is None else known.state.reservations(one.uid) for one in former]
     for subject, one in zip(subjects, wanted, strict=True):
@@ -101,11 +103,6 @@ def _decisions(known: SchedulerSnapshot, cluster: str, wanted: Sequence[DryRunOb
         for at in order
     }
     return [found[at] for at in range(len(wanted))]
-
-
-def _subject(document: Obj, cluster: str) -> SchedulingSubject:
-    metadata = document["metadata"]
-    return SchedulingSubject(kind_of(document), Key(cluster, metadata.get("namespace") or "", metadata["name"]))
 
 
 def _observed(known: SchedulerSnapshot, document: Obj, cluster: str) -> ObservedSubject:

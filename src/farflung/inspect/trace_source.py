@@ -18,7 +18,7 @@ from farflung.apis.names import POD_SCHEDULED, Collection
 from farflung.client.errors import NotFound
 from farflung.client.rest import Client
 from farflung.inspect import fields
-from farflung.inspect.placement_model import Locations, PlacementModel, mailbox_of, observed_object
+from farflung.inspect.placement_model import Locations, PlacementModel, mailbox_of, observed_object, slices_by_owner
 from farflung.inspect.results import Result
 from farflung.inspect.scheduler_model import kind_of
 from farflung.inspect.trace_steps import Conclusion, HiddenObject, ObservedDestination, StepState, written_to
@@ -30,7 +30,7 @@ from farflung.placement.index import CopyKey
 from farflung.placement.name_owners import owned_scope
 from farflung.placement.names import DEFINITIONS, NAMESPACES, Category, GroupResource, ObjectRef, PlacementKey, category
 from farflung.placement.select import WorkloadSelector, parse_workload_selector
-from farflung.placement.types import destinations_of, owners
+from farflung.placement.types import destinations_of
 
 
 class FalseCondition(Result, frozen=True):
@@ -58,7 +58,7 @@ class _Source:
     object: Obj | None = None
     namespace: Obj | None = None
     placements: dict[str, Obj] = field(default_factory=dict)
-    slices: list[Obj] = field(default_factory=list)
+    slices: dict[str, list[Obj]] = field(default_factory=dict)  #: by the uid of their placement
 
 
 class TraceSources:
@@ -85,7 +85,7 @@ class TraceSources:
         )
         anything = [one for one in (obj, namespace, *placements) if one is not None]
         cluster = cluster or next(filter(None, map(fields.cluster_of, anything)), "")
-        source = _Source(obj, namespace, {one["metadata"]["name"]: one for one in placements}, slices)
+        source = _Source(obj, namespace, {one["metadata"]["name"]: one for one in placements}, slices_by_owner(slices))
         self._known[cluster] = source
         await self._imagine(client, cluster, source)
         return cluster
@@ -148,17 +148,13 @@ class TraceSources:
         source, selections = self._known[cluster], self._imagined.selections
         for name in sorted(source.placements):
             key = PlacementKey(cluster, name)
-            if self._ref in selections.selected(key) or self._is_whole(key):
+            is_whole = self._ref.resource == NAMESPACES and self._ref.name in selections.whole_namespaces(key)
+            if is_whole or self._ref in selections.selected(key):
                 yield key, source.placements[name], self._slices_of(cluster, name)
-
-    def _is_whole(self, key: PlacementKey) -> bool:
-        """Whether it is a namespace that the placement selects with all objects."""
-        return self._ref.resource == NAMESPACES and self._ref.name in self._imagined.selections.whole_namespaces(key)
 
     def _slices_of(self, cluster: str, name: str) -> list[Obj]:
         source = self._known[cluster]
-        uid = _metadata(source.placements[name]).get("uid")
-        return [one for one in source.slices if any(owner.get("uid") == uid for owner in owners(one))]
+        return source.slices.get(_metadata(source.placements[name]).get("uid", ""), [])
 
     def placements(self, cluster: str) -> list[TracedPlacement]:
         """Placements that select the object or are invalid."""

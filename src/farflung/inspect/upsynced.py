@@ -6,7 +6,7 @@ Slices have the destinations; the objects are in their mailboxes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -16,13 +16,13 @@ from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client, ListOptions
 from farflung.inspect import fields
 from farflung.inspect.hub import HubClient, find_resource, get_placement, workspace_name
-from farflung.inspect.placement_model import destinations_by_mailbox, mailbox_of
+from farflung.inspect.placement_model import destinations_by_mailbox, mailbox_of, ref_of, slices_by_owner
 from farflung.inspect.results import InspectError, Result
 from farflung.machinery.errors import Obj
-from farflung.placement.names import GroupResource, ObjectRef
+from farflung.placement.names import GroupResource
 from farflung.placement.select import UpsyncSet, parse_workload_selector
 from farflung.placement.syncer_config import SyncerSpec
-from farflung.placement.types import CopyDestination, Destination, destinations_of, owners
+from farflung.placement.types import CopyDestination, Destination, destinations_of
 from farflung.syncer import sync_scope
 from farflung.syncer.conversion import is_upsynced
 from farflung.syncer.sync_scope import SyncScope
@@ -45,6 +45,11 @@ class UpsyncedObject(Result, frozen=True):
     mailbox: str
     object: Obj
 
+    @property
+    def order(self) -> tuple[str, ...]:
+        metadata = self.object["metadata"]
+        return metadata.get("namespace") or "", metadata["name"], self.location, self.sync_target, self.mailbox
+
 
 class UpsyncedObjects(Result, frozen=True):
     workspace: str
@@ -56,12 +61,7 @@ class UpsyncedObjects(Result, frozen=True):
 async def upsynced(hub: HubClient, query: UpsyncQuery) -> UpsyncedObjects:
     await get_placement(hub, "-")  # fails if the workspace has no edge API
     items, remarks = await UpsyncReader(hub, query).read()
-    return UpsyncedObjects(workspace_name(hub), query.kind, sorted(items, key=_order), remarks)
-
-
-def _order(item: UpsyncedObject) -> list[str]:
-    metadata = item.object["metadata"]
-    return [metadata.get("namespace") or "", metadata["name"], item.location, item.sync_target, item.mailbox]
+    return UpsyncedObjects(workspace_name(hub), query.kind, sorted(items, key=lambda one: one.order), remarks)
 
 
 class UpsyncReader:
@@ -79,10 +79,11 @@ class UpsyncReader:
         routes = upsync_routes(placements, slices)
         if not routes:
             return [], [self._explain_nothing(placements)]
-        there = await self._existing(routes)
+        names = await self._hub.mailboxes()
+        there = {name: route for name, route in routes.items() if names is None or name in names}
         discovered = await self._resource(there)
         resource = GroupResource(discovered.collection.group, discovered.collection.plural)
-        asked = {name: route for name, route in there.items() if route.may_upsync(resource)}
+        asked = {name: route for name, route in there.items() if route.wanted.may_upsync(resource)}
         if not asked:
             reason = f"no EdgePlacement of the workspace {workspace_name(self._hub)} upsyncs {resource} (spec.upsync)"
             return [], [reason]
@@ -94,11 +95,6 @@ class UpsyncReader:
         if any(map(has_upsync, placements)):
             return f"the EdgePlacements {where} with spec.upsync have no destination"
         return f"no EdgePlacement {where} has spec.upsync"
-
-    async def _existing(self, routes: Mapping[str, UpsyncRoute]) -> dict[str, UpsyncRoute]:
-        """Existing mailboxes, as far as visible."""
-        names = await self._hub.mailboxes()
-        return {name: route for name, route in routes.items() if names is None or name in names}
 
     async def _resource(self, mailboxes: Iterable[str]) -> DiscoveredResource:
         """The kind as the workspace serves it, or else a mailbox."""
@@ -129,7 +125,7 @@ class UpsyncReader:
         return [
             UpsyncedObject(destination.location, list(destination.others), destination.target, mailbox, one)
             for one in objects
-            if is_upsynced(one) and route.upsyncs(_ref(resource, one))
+            if is_upsynced(one) and route.wanted.upsyncs(*ref_of(resource, one))
         ]
 
     async def _listed(self, mailbox: Client, discovered: DiscoveredResource) -> list[Obj]:
@@ -152,21 +148,11 @@ class UpsyncReader:
         return [f"{len(self._hidden)} of {asked} mailboxes are not visible and are ignored: {first}"]
 
 
-def _ref(resource: GroupResource, obj: Obj) -> ObjectRef:
-    return ObjectRef(resource, fields.text(obj, "metadata", "namespace"), fields.name_of(obj))
-
-
 class UpsyncRoute(NamedTuple):
     """The upsync of one destination."""
 
     destination: CopyDestination
     wanted: SyncScope  #: of the placements with this destination
-
-    def may_upsync(self, resource: GroupResource) -> bool:
-        return self.wanted.may_upsync(resource)
-
-    def upsyncs(self, ref: ObjectRef) -> bool:
-        return self.wanted.upsyncs(*ref)
 
 
 def has_upsync(placement: Obj) -> bool:
@@ -176,14 +162,12 @@ def has_upsync(placement: Obj) -> bool:
 
 def upsync_routes(placements: Iterable[Obj], slices: Iterable[Obj]) -> dict[str, UpsyncRoute]:
     """By mailbox, for placements with spec.upsync."""
-    routes: dict[str, set[Destination]] = {}
-    for one in slices:
-        for owner in owners(one):
-            routes.setdefault(fields.text(owner, "uid"), set()).update(destinations_of(one))
+    owned = slices_by_owner(slices)
     sets: dict[str, set[UpsyncSet]] = {}
     destinations: set[Destination] = set()
     for placement in filter(has_upsync, placements):
-        found = routes.get(fields.text(placement, "metadata", "uid"), set())
+        own = owned.get(fields.text(placement, "metadata", "uid"), ())
+        found = {destination for one in own for destination in destinations_of(one)}
         destinations |= found
         for mailbox in set(map(mailbox_of, found)):
             sets.setdefault(mailbox, set()).update(parse_workload_selector(placement).upsync)
