@@ -233,6 +233,9 @@ WIDGET = {"apiVersion": "ex.test/v1", "kind": "Widget"}
         {"spec": {"owner": {"cluster": "root", "name": "bobs", "uid": "x"}}},
         {"metadata": {"annotations": {"authorization.kcp.io/required-groups": ""}}},
         {"metadata": {"annotations": {"authorization.kcp.io/required-groups": "mine"}}},
+        {"metadata": {"annotations": {"kcp.io/path": "root:bob"}}},
+        {"metadata": {"annotations": {"internal.tenancy.kcp.io/type": "root:home"}}},
+        {"metadata": {"annotations": None}},
     ],
 )
 async def test_a_workspace_belongs_to_whom_it_was_made_for(neighbours: Neighbours, patch: Obj) -> None:

@@ -11,6 +11,7 @@ from farflung.apis.kcp.names import (
     PATH_ANNOTATION,
     REQUIRED_GROUPS,
     TENANCY_GROUP,
+    TYPE_ANNOTATION,
     URLS_READY,
 )
 from farflung.hub.request.user import User
@@ -92,8 +93,9 @@ def check_cluster_change(user: User, new: Obj, old: Obj) -> None:
         raise logical_cluster_forbidden("spec.initializers is immutable")
     if spec.get("owner") != old_spec.get("owner"):
         raise logical_cluster_forbidden("spec.owner is immutable")
-    if not is_operator(user) and annotation(new, REQUIRED_GROUPS) != annotation(old, REQUIRED_GROUPS):
-        raise logical_cluster_forbidden(f"metadata.annotations[{REQUIRED_GROUPS}] is immutable")
+    for name in (REQUIRED_GROUPS, PATH_ANNOTATION, TYPE_ANNOTATION):
+        if not is_operator(user) and annotation(new, name) != annotation(old, name):
+            raise logical_cluster_forbidden(f"metadata.annotations[{name}] is immutable")
     _check_status(new.get("status") or {}, old.get("status") or {}, _initializers(spec))
 
 
