@@ -315,6 +315,13 @@ async def test_without_authors_the_placements_of_trusted_workspaces_lead_everywh
             one.fleet.trusted = trusted
             await one.fleet.start()
             await one.leads_to("p", *(["prod"] if "root:wmw" in trusted else []), reason=REASONS[trusted[1]])
+        await one.fleet.crash()
+        path = f"/clusters/{one.workload}/apis/core.kcp.io/v1alpha1/logicalclusters/cluster"
+        forged = {"metadata": {"annotations": {"kcp.io/path": "root:imw"}}}
+        assert await one.fleet.do("PATCH", path, forged, content_type=MERGE_PATCH), "other servers let tenants do this"
+        one.fleet.trusted = ("root:imw",)
+        await one.fleet.start()
+        await one.leads_to("p", reason="WorkspaceNotTrusted")
 
 
 # --- the attack -----------------------------------------------------------------------------------

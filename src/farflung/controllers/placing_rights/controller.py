@@ -6,13 +6,13 @@ nothing is withdrawn and nothing new is placed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Protocol, TypeVar
 
 import orjson
 
-from farflung.apis.kcp.names import LOGICAL_CLUSTERS, PATH_ANNOTATION
+from farflung.apis.kcp.names import CLUSTER_ANNOTATION, LOGICAL_CLUSTERS, PATH_ANNOTATION
 from farflung.apis.names import ACCESS_REVIEWS, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, Collection
 from farflung.client.errors import ClientError, NotFound, TooMany, Unreachable
 from farflung.client.rest import Client
@@ -132,12 +132,19 @@ class TrustedWorkspaces:
     async def review(self, key: RightKey) -> PlacingRight:
         if decide.ROOT in self._trusted:
             return PlacingRight(everywhere=True)
+        path = (await self._annotations(key.author.cluster)).get(PATH_ANNOTATION, "")
+        is_trusted = decide.is_trusted(path, self._trusted)
+        if is_trusted:  # some servers let administrators of a workspace change the annotation
+            is_trusted = (await self._annotations(path)).get(CLUSTER_ANNOTATION) == key.author.cluster
+        return PlacingRight(everywhere=is_trusted)
+
+    async def _annotations(self, workspace: str) -> Mapping[str, str]:
+        """Of its LogicalCluster; empty if it does not exist."""
         try:
-            found = await self._workspace(key.author.cluster).get(LOGICAL_CLUSTERS, "cluster")
+            found = await self._workspace(workspace).get(LOGICAL_CLUSTERS, "cluster")
         except NotFound:
-            return PlacingRight()
-        path = (found["metadata"].get("annotations") or {}).get(PATH_ANNOTATION, "")
-        return PlacingRight(everywhere=decide.is_trusted(path, self._trusted))
+            return {}
+        return found["metadata"].get("annotations") or {}
 
 
 class PlacingRights(Controller[RightKey]):
