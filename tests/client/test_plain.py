@@ -7,8 +7,7 @@ from scripted_server import Scripted, ScriptedServer, failure, said
 
 from farflung.apis.names import PODS
 from farflung.client.errors import NotFound, Refused
-from farflung.client.plain import NOTHING, PlainClient, has_workspaces
-from farflung.client.rest import Client
+from farflung.client.rest import NOTHING, Client, PlainClient, has_workspaces
 
 
 def groups(*names: str) -> Scripted:

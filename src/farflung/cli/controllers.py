@@ -23,8 +23,7 @@ from farflung.cli.connection import describe_error
 from farflung.cli.settings import PROVIDER, AccessOptions, ControllerOptions, FileOptions, WithdrawalOptions
 from farflung.client.errors import ClientError, KubeconfigError
 from farflung.client.kubeconfig import ClientConfig, load
-from farflung.client.plain import NOTHING, PlainClient, has_workspaces
-from farflung.client.rest import Client
+from farflung.client.rest import NOTHING, Client, PlainClient, has_workspaces
 from farflung.controllers.edge_scheduler.controller import EdgeScheduler, EdgeSchedulerSetting
 from farflung.controllers.edge_scheduler.observe import observe
 from farflung.controllers.mailbox.controller import MailboxController, MailboxSetting

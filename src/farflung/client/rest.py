@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -13,8 +14,9 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 import orjson
 
+from farflung.apis.kcp.names import TENANCY_GROUP
 from farflung.apis.names import Collection
-from farflung.client.errors import DECODE_ERRORS, InvalidResponse, response_error
+from farflung.client.errors import DECODE_ERRORS, Forbidden, InvalidResponse, NotFound, response_error
 from farflung.client.transport import OutgoingRequest, Reply, Transport
 from farflung.lib.version import __version__
 from farflung.machinery.errors import Obj
@@ -343,3 +345,41 @@ def _events_of(lines: Sequence[bytes]) -> tuple[Events, InvalidResponse | None]:
             except DECODE_ERRORS as error:
                 return events, InvalidResponse(f"not an event of a watch: {error}")
     return events, None
+
+
+# --- Servers without workspaces, and APIs that no server has --------------------------------------
+
+
+UNSERVED: Final = "the server could not find the requested resource"
+
+
+@dataclass(frozen=True, slots=True)
+class PlainClient(Client):
+    """Of a server with one API, which stands for every workspace and view."""
+
+    def workspace(self, cluster: str) -> Client:
+        return self
+
+    def view(self, url: str, cluster: str = "*") -> Client:
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class _NoServer:
+    @asynccontextmanager
+    async def open(self, request: OutgoingRequest) -> AsyncIterator[Reply]:
+        raise NotFound(404, "NotFound", UNSERVED)
+        yield
+
+
+#: serves no kind
+NOTHING: Final = PlainClient(_NoServer(), lenient=True)
+
+
+async def has_workspaces(client: Client) -> bool:
+    """A server with workspaces forbids requests outside of them.  Raises ClientError."""
+    try:
+        groups = orjson.loads(await client.raw("/apis")).get("groups") or ()
+    except Forbidden:
+        return True
+    return any(one.get("name") == TENANCY_GROUP for one in groups)

@@ -36,7 +36,6 @@ from farflung.hub.controllers.loopback import LoopbackClient, collection_path, o
 from farflung.hub.controllers.reconcile_queue import ReconcileQueue
 from farflung.hub.tenancy.hashes import sync_target_key
 from farflung.hub.tenancy.status import READY_CONDITION, ConditionState, is_condition_true, merge_conditions
-from farflung.lib.numbers import Numbers
 from farflung.machinery import times
 from farflung.machinery.errors import ApiError, Obj
 from farflung.machinery.label_index import LabelIndex, SelectorIndex
@@ -422,3 +421,34 @@ def target_status(url: str, cluster: str, target: Obj, now: datetime, seconds: f
     path = f"{cluster}/{metadata['name']}/{metadata['uid']}"
     urls = {"syncerURL": f"{url}/services/syncer/{path}", "upsyncerURL": f"{url}/services/upsyncer/{path}"}
     return {"conditions": conditions, "virtualWorkspaces": [urls]}
+
+
+# --- Numbers of names -----------------------------------------------------------------------------
+
+
+class Numbers:
+    """Small integers for names, as ids in an index.  Numbers of forgotten names are reused."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._names: list[str] = []
+        self._free: list[int] = []
+
+    def name(self, number: int) -> str:
+        return self._names[number]
+
+    def of(self, name: str) -> int:
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._free.pop() if self._free else len(self._names)
+            self._numbers[name] = number
+            if number == len(self._names):
+                self._names.append(name)
+            else:
+                self._names[number] = name
+        return number
+
+    def forget(self, name: str) -> int:
+        number = self._numbers.pop(name)
+        self._free.append(number)
+        return number

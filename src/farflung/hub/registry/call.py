@@ -16,10 +16,10 @@ from farflung.hub.catalog.served import Kinds
 from farflung.hub.request.attributes import Authorization
 from farflung.hub.request.audit import Trail
 from farflung.hub.request.target import Query, Target, parse_query
-from farflung.hub.request.user import User
+from farflung.hub.request.user import User, is_administrator
 from farflung.lib.worker_pool import Answer as JobAnswer
 from farflung.lib.worker_pool import JobOwner, JobTerms, JobTimeout, Overloaded, WorkerLost, WorkerPool
-from farflung.machinery.errors import ApiError, FieldError, Obj, invalid, not_found, too_many_requests
+from farflung.machinery.errors import ApiError, FieldError, Obj, forbidden, invalid, not_found, too_many_requests
 from farflung.machinery.times import format_seconds
 from farflung.store.base import Entry, Revision, Store
 
@@ -224,3 +224,29 @@ class Call:
 
 
 Handler = Callable[[Call], Answer | Awaitable[Answer]]
+
+
+# --- Limits of what one logical cluster may store: usual workspaces never reach them --------------
+
+
+CONTROLLERS: Final = "system:kube-controller-manager"  #: of the hub: they delete, and create what every namespace has
+
+
+def check_room(call: Call, key: str, size: int, before: Entry | None) -> None:
+    """Raises 403 if an object of this size does not fit into its logical cluster.  Concurrent writes may exceed a limit
+    by their number.  `before`: the object that it replaces."""
+    limits = call.tools.storage_limits
+    if call.user.name == CONTROLLERS and is_administrator(call.user):
+        return
+    grown = size - (0 if before is None else len(before.value))
+    used = call.store.amount(call.target.cluster)
+    if before is None and used.keys >= limits.objects:
+        raise exceeded(call, key, "objects", 1, used.keys, limits.objects)
+    if grown > 0 and used.size + grown > limits.size:
+        raise exceeded(call, key, "bytes", grown, used.size, limits.size)
+
+
+def exceeded(call: Call, key: str, what: str, wanted: int, used: int, limit: int) -> ApiError:
+    """In the words of ResourceQuotas."""
+    why = f"exceeded quota: workspace, requested: {what}={wanted}, used: {what}={used}, limited: {what}={limit}"
+    return forbidden(call.resource.group, call.resource.plural, key.rpartition("/")[2], why)

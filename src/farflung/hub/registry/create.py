@@ -9,7 +9,7 @@ from farflung.http.messages import Answer
 from farflung.hub.catalog import objects
 from farflung.hub.registry import respond
 from farflung.hub.registry.bodies import decode_object
-from farflung.hub.registry.call import Call
+from farflung.hub.registry.call import Call, check_room
 from farflung.hub.registry.pipeline import (
     CREATE,
     GENERATED_ATTEMPTS,
@@ -19,7 +19,6 @@ from farflung.hub.registry.pipeline import (
     manager_of,
     note_name,
 )
-from farflung.hub.registry.storage_limits import check_room
 from farflung.hub.request.options import write_options
 from farflung.machinery.errors import ApiError, already_exists
 from farflung.store.base import ABSENT, Conflict, Entry

@@ -21,10 +21,9 @@ from farflung.http.messages import Answer, Request, Response, Stream
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.kinds import Kind, Shape, made
 from farflung.hub.registry.bodies import media_type
-from farflung.hub.registry.call import Call, Handler, Tools
+from farflung.hub.registry.call import Call, Handler, Tools, check_room
 from farflung.hub.registry.pipeline import STEPS, Stage, Write, check_open
 from farflung.hub.registry.respond import PLAIN, presenter_of, row_weight
-from farflung.hub.registry.storage_limits import check_room
 from farflung.hub.request import media_types
 from farflung.hub.request.attributes import Attributes, Authorization, Decision
 from farflung.hub.request.audit import Trail

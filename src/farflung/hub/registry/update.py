@@ -13,10 +13,9 @@ from farflung.http.messages import Answer
 from farflung.hub.catalog import objects
 from farflung.hub.registry import respond
 from farflung.hub.registry.bodies import decode_object
-from farflung.hub.registry.call import Call
+from farflung.hub.registry.call import Call, check_room
 from farflung.hub.registry.create import create_object
 from farflung.hub.registry.pipeline import UPDATE, Write, manager_of, modified, set_managed_fields, set_namespace
-from farflung.hub.registry.storage_limits import check_room
 from farflung.hub.request.attributes import Attributes
 from farflung.hub.request.options import WriteOptions, write_options
 from farflung.machinery.errors import ApiError, Obj, bad_request, forbidden

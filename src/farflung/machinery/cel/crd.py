@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import orjson
 
-from farflung.machinery.cel.bounds import INFINITE
+from farflung.machinery.cel.call_estimates import INFINITE
 from farflung.machinery.cel.environment import Checked, ExpressionEnvironment
 from farflung.machinery.cel.errors import CompileError
 from farflung.machinery.cel.estimate import estimate

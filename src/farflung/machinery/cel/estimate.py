@@ -11,8 +11,18 @@ from __future__ import annotations
 from functools import reduce
 from typing import Final, NamedTuple
 
-from farflung.machinery.cel.bounds import IMPOSSIBLE, NOTHING, ONE, TRAVERSAL, UNKNOWN, Bounds, exactly
-from farflung.machinery.cel.call_estimates import CallEstimate, Operand, matching
+from farflung.machinery.cel.call_estimates import (
+    IMPOSSIBLE,
+    NOTHING,
+    ONE,
+    TRAVERSAL,
+    UNKNOWN,
+    Bounds,
+    CallEstimate,
+    Operand,
+    exactly,
+    matching,
+)
 from farflung.machinery.cel.call_estimates import estimate as estimate_call
 from farflung.machinery.cel.environment import Checked
 from farflung.machinery.cel.language import ast

@@ -19,7 +19,6 @@ from farflung.machinery.cel.library import (
     quantities,
     regexes,
     semvers,
-    sets,
     strings,
     urls,
 )
@@ -34,7 +33,7 @@ KUBERNETES: Final[Functions] = functions(
     optionals.LIBRARY,
     quantities.LIBRARY,
     strings.LIBRARY,
-    sets.LIBRARY,
+    lists.SETS,
     addresses.LIBRARY,
     formats.LIBRARY,
     semvers.LIBRARY,

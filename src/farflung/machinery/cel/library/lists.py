@@ -1,4 +1,7 @@
-"""Functions of lists: Kubernetes' own, and cel-go's lists extension in version 3."""
+"""Functions of lists: Kubernetes' own, and cel-go's lists extension in version 3.
+
+`sets.contains` and its like compare lists as sets, with the equality of CEL.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any, Final
 
 from farflung.machinery.cel.language.budget import STEP, Meter, Metered
 from farflung.machinery.cel.language.declarations import Function, overload
-from farflung.machinery.cel.language.equality import ORDERED, compare, equal
+from farflung.machinery.cel.language.equality import ORDERED, compare, equal, is_member
 from farflung.machinery.cel.language.values import LISTS, Duration, EvaluationError, no_such_overload
 from farflung.machinery.cel.library import costs
 from farflung.machinery.cel.library.operators import add_durations, checked_int, checked_uint
@@ -222,4 +225,43 @@ EXTENSION: Final[tuple[Function, ...]] = (
     overload("lists.range", "lists_range", "int -> list(int)", Metered(range_of), costs.of_new_list),
     overload(".reverse", "list_reverse", "list(A) -> list(A)", Metered(reverse), costs.of_new_list),
     overload(".distinct", "list_distinct", "list(A) -> list(A)", Metered(distinct), costs.of_sorted),
+)
+
+
+# --- Lists as sets --------------------------------------------------------------------------------
+
+
+def contains(meter: Meter, elements: list[Any], others: list[Any]) -> bool:
+    """Whether the elements contain all others."""
+    for other in others:
+        meter.work(STEP + 8 * len(elements))
+        if not is_member(meter, other, elements):
+            return False
+    return True
+
+
+def equivalent(meter: Meter, elements: list[Any], others: list[Any]) -> bool:
+    return contains(meter, elements, others) and contains(meter, others, elements)
+
+
+def intersects(meter: Meter, elements: list[Any], others: list[Any]) -> bool:
+    for other in others:
+        meter.work(STEP + 8 * len(elements))
+        if is_member(meter, other, elements):
+            return True
+    return False
+
+
+SETS: Final[tuple[Function, ...]] = (
+    overload("sets.contains", "list_sets_contains_list", "list(A), list(A) -> bool", Metered(contains), costs.of_sets),
+    overload(
+        "sets.equivalent",
+        "list_sets_equivalent_list",
+        "list(A), list(A) -> bool",
+        Metered(equivalent),
+        costs.of_sets_both_ways,
+    ),
+    overload(
+        "sets.intersects", "list_sets_intersects_list", "list(A), list(A) -> bool", Metered(intersects), costs.of_sets
+    ),
 )
