@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import orjson
+import yaml
 
 from farflung.cli import edge_list
 from farflung.edge.ports import PortMapping
@@ -22,6 +23,7 @@ def test_an_edge_that_does_not_run_is_shown_with_what_was_asked_for(tmp_path: Pa
 
     table = edge_list.printed(edge_list.edge_states(registry.all()), "table")
     (document,) = orjson.loads(edge_list.printed(edge_list.edge_states(registry.all()), "json"))
+    assert yaml.safe_load(edge_list.printed(edge_list.edge_states(registry.all()), "yaml")) == [document]
 
     head, row = table.splitlines()
     assert head.split() == ["NAME", "STATUS", "API", "RUNTIME", "PORTS", "PODS", "AGE"]

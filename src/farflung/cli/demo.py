@@ -15,7 +15,7 @@ from farflung.apis.edge.names import EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES, S
 from farflung.apis.kcp.names import API_BINDINGS, LOCATIONS, SYNC_TARGETS
 from farflung.apis.names import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES
 from farflung.cli.credentials import KUBECONFIG
-from farflung.cli.demo_stage import Demo, DemoError, listed
+from farflung.cli.demo_stage import Demo, DemoError, farflung, listed
 from farflung.client.rest import Client
 from farflung.edge.ports import PortUnavailable, check_ports
 from farflung.inspect.manifests import manifests
@@ -122,7 +122,8 @@ class EdgeDemo(Demo):
             config = self.where.directory / f"{cluster.name}-config.yaml"
             config.write_text(yaml.safe_dump(cluster.kind_config(self.options.first_port), sort_keys=False))
             words = ["--config", str(config), "--runtime", self.options.runtime, "--kubeconfig", str(self.where.edges)]
-            await self.call(f"the cluster {cluster.name} could not be created", "edge", "create", cluster.name, *words)
+            failure = f"the cluster {cluster.name} could not be created"
+            await self.call(failure, farflung("edge", "create", cluster.name, *words))
 
     async def _fill_inventory(self) -> None:
         with self.steps.step("Register the clusters: create SyncTargets and Locations"):
@@ -162,7 +163,7 @@ class EdgeDemo(Demo):
             path = str(self.where.directory / f"{cluster.name}-syncer.kubeconfig")
             options = ["--syncer-kubeconfig", path, *self.where.hub_options(INVENTORY)]
             failure = f"the syncer of {cluster.name} could not be registered"
-            await self.call(failure, "syncer-gen", cluster.target, *options)
+            await self.call(failure, farflung("syncer-gen", cluster.target, *options))
             target = await self.hub.workspace(INVENTORY).get(SYNC_TARGETS, cluster.target)
             words = ["syncer", "--from-kubeconfig", path, "--to-kubeconfig", str(self.where.edges)]
             words += ["--to-context", f"kind-{cluster.name}", "--sync-target-name", cluster.target]

@@ -18,7 +18,6 @@ from typing import ClassVar, Final, TypeVar
 import click
 import orjson
 
-from farflung.apis.kcp.names import WORKSPACES
 from farflung.apis.names import Collection
 from farflung.cli.credentials import KUBECONFIG
 from farflung.cli.output import ProgressReporter, show_progress, table
@@ -36,6 +35,7 @@ TIMEOUT: Final = 120.0  #: seconds of one wait
 POLL: Final = 0.05
 AS_TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io"
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)  #: beside SIGINT
+KUBECTL_WS: Final = str(Path(sys.executable).with_name("kubectl-ws"))
 EDGES: Final = "edges.kubeconfig"  #: the contexts of the clusters
 
 
@@ -282,20 +282,20 @@ class Demo:
 
     async def output_of(self, words: str, path: str) -> str:
         """The output of a farflung command in a workspace."""
-        _, output, _ = await self._run(*words.split(), *self.where.hub_options(path))
+        _, output, _ = await self._run(farflung(*words.split(), *self.where.hub_options(path)))
         return output.rstrip()
 
-    async def call(self, failure: str, *words: str) -> None:
-        """Run a farflung command.  Raises DemoError with its message if it fails."""
-        code, _, errors = await self._run(*words)
+    async def call(self, failure: str, command: list[str]) -> None:
+        """Raises DemoError with the message of the command if it fails."""
+        code, _, errors = await self._run(command)
         if code:
             why = errors.rpartition("Error: ")[2].strip()
             raise DemoError(f"{failure}: {why}")
 
-    async def _run(self, *words: str) -> tuple[int | None, str, str]:
+    async def _run(self, command: list[str]) -> tuple[int | None, str, str]:
         """Exit code, output and errors."""
         process = await asyncio.create_subprocess_exec(
-            *farflung(*words),
+            *command,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -312,16 +312,12 @@ class Demo:
         return process.returncode, output.decode(errors="replace"), errors.decode(errors="replace")
 
     async def workspace(self, path: str) -> None:
+        """Create it if it does not exist, by the command behind `kubectl ws create`."""
         parent, _, name = path.rpartition(":")
-        body = {"apiVersion": WORKSPACES.api_version, "kind": "Workspace", "metadata": {"name": name}}
-        with contextlib.suppress(AlreadyExists):
-            await self.hub.workspace(parent).create(WORKSPACES, body)
-
-        async def ready() -> bool:
-            found = await self.hub.workspace(parent).get(WORKSPACES, name)
-            return (found.get("status") or {}).get("phase") == "Ready"
-
-        await self.until(ready, f"the workspace {path}")
+        file = str(self.where.hub / KUBECONFIG)
+        server = f"{load(file, context='base').server}/clusters/{parent}"
+        words = ["create", name, "--ignore-existing", "--kubeconfig", file, "--context", "base", "--server", server]
+        await self.call(f"the workspace {path} could not be created", [KUBECTL_WS, *words])
 
     async def make(self, client: Client, collection: Collection, obj: Obj) -> None:
         """Retries until the API is served: an APIBinding takes a moment."""

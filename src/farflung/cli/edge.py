@@ -212,7 +212,7 @@ def delete(names: tuple[str, ...], named: str, everything: bool) -> None:
 
 
 @edge.command("list")
-@output("table", "json")
+@output("table", "json", "yaml")
 def list_edges(output: str) -> None:
     """List edges and their state."""
     from farflung.cli import edge_list
