@@ -133,8 +133,7 @@ async def _run(settings: HubSettings) -> None:
         async with contextlib.AsyncExitStack() as stack:
             if settings.controllers:
                 working = await stack.enter_async_context(_controllers(settings, kubeconfig))
-                if not settings.bare:  # they would wait for the edge API, which the user creates
-                    await _first_of(working, stopped)
+                await _first_of(working, stopped)
             await asyncio.to_thread(outlet.drain)
             print(f"farflung hub is ready on https://{settings.bind_address}:{server.port}", flush=True)
             print(f"  export KUBECONFIG={kubeconfig.absolute()}", flush=True)
