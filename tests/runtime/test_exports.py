@@ -11,7 +11,7 @@ from scripted_server import Scripted, ScriptedServer, failure, said
 from farflung.client.rest import Client
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
-from farflung.runtime.exports import View, find_view, is_missing, report_unbound, until_gone, until_there
+from farflung.runtime.exports import ADVICE, View, find_view, is_missing, report_unbound, until_gone, until_there
 from farflung.runtime.reflector import Environment
 
 URL = "https://hub.example/services/apiexport/root/edge.kcp.io"
@@ -108,7 +108,7 @@ async def test_what_is_missing_is_said_once_and_looked_at_again() -> None:
     )
     name, where = 'exportName="edge.kcp.io"', 'at="/clusters/root"'
     assert lines[:-1] == [
-        f'"Pause because APIExport not found" {name} {where}',
+        f'"Pause because APIExport not found" {name} {where} whatToDo="{ADVICE}"',
         f'"Pause because APIExport not ready: APIExport virtual workspace URLs are not ready" {name} {where}',
         f'"Pause because APIExport not ready: APIExport does not have any virtual workspace URLs" {name} {where}',
         f'"Pause because APIExport cannot be read" {name} err="the server answered 503" {where}',

@@ -16,6 +16,8 @@ from farflung.runtime.reflector import Environment
 
 PAUSE: Final = 2.0  #: seconds between two reads of the APIExport
 DOUBT: Final = 5.0  #: seconds between two checks whether failures are caused by a changed view
+NOT_FOUND: Final = "Pause because APIExport not found"
+ADVICE: Final = "create it there, enter the workspace that has it (kubectl ws), or name that one by --provider-path"
 
 
 class View(NamedTuple):
@@ -35,7 +37,7 @@ async def find_view(client: Client, name: str, env: Environment, log: Logger, *,
             export = await client.get(API_EXPORTS, name)
             url, missing = url_of(export)
         except NotFound:
-            url, missing = "", "Pause because APIExport not found"
+            url, missing = "", NOT_FOUND
         except ClientError as error:
             url, missing, failure = "", str(error), error
         if url:
@@ -44,7 +46,8 @@ async def find_view(client: Client, name: str, env: Environment, log: Logger, *,
         if missing != reported and failure is not None:
             log.error(failure, "Pause because APIExport cannot be read", at=client.prefix or "/")
         elif missing != reported:
-            log.info(missing, v=v, at=client.prefix or "/")
+            advice = {"whatToDo": ADVICE} if missing == NOT_FOUND else {}
+            log.info(missing, v=v, at=client.prefix or "/", **advice)
         reported = missing
         await env.sleep(PAUSE * (0.5 + env.random()))
 
