@@ -35,8 +35,8 @@ apiresourceschema.apis.kcp.io/v1alpha1-2bd60692.edgeplacements.edge.kcp.io creat
 apiresourceschema.apis.kcp.io/v1alpha1-e7e5e8ef.edgesyncconfigs.edge.kcp.io created
 apiresourceschema.apis.kcp.io/v1alpha1-c501875a.singleplacementslices.edge.kcp.io created
 apiresourceschema.apis.kcp.io/v1alpha1-34da9fe5.statuscollectors.edge.kcp.io created
-apiresourceschema.apis.kcp.io/v1alpha1-f777235c.statussummaries.edge.kcp.io created
-apiresourceschema.apis.kcp.io/v1alpha1-51e1ff51.syncerconfigs.edge.kcp.io created
+apiresourceschema.apis.kcp.io/v1alpha1-781c04fe.statussummaries.edge.kcp.io created
+apiresourceschema.apis.kcp.io/v1alpha1-d3c9ef16.syncerconfigs.edge.kcp.io created
 """
 INVENTORY = """\
 $ kubectl ws root:compute

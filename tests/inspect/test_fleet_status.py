@@ -126,11 +126,14 @@ async def test_broken_copies_are_told_with_the_first_of_them() -> None:
     await hub.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
     await summarized(hub, "fine", reporting=2)
     await summarized(hub, "web", reporting=2, broken=1)
-    assert (await shown(asked(hub)))[-3:] == [
-        "2 StatusSummaries: 1 with broken, missing or stale copies (kubectl get ssum -A)",
-        "  OBJECT                WORKSPACE   PLACEMENT   COPIES   BROKEN   MISSING   STALE   FIRST",
-        "  Deployment shop/web   root:web    p           2        1        0         0       florin: Unavailable: 0 of "
-        "1 (since 12m)",
+    await summarized(hub, "new", reporting=2, progressing=2)
+    lines = [" ".join(line.split()) for line in (await shown(asked(hub)))[-4:]]
+    assert lines == [
+        "3 StatusSummaries: 1 with broken, missing or stale copies, 1 with copies that are being rolled out "
+        "(kubectl get ssum -A)",
+        "OBJECT WORKSPACE PLACEMENT COPIES BROKEN MISSING STALE PROGRESSING FIRST",
+        "Deployment shop/web root:web p 2 1 0 0 0 florin: Unavailable: 0 of 1 (since 12m)",
+        "Deployment shop/new root:web p 2 0 0 0 2 <none>",
     ]
 
 

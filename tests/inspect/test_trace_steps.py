@@ -292,6 +292,18 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, StepState, str]] = {
     ),
     "no status": ({"copy_status": CopyStatus()}, "status", StepState.WAITING, "no status yet"),
     "broken": ({"copy_status": BROKEN}, "status", StepState.STUCK, "NotReady: 1/3 ready, for 60m"),
+    "rolling out": (
+        {"copy_status": replace(GOOD, rollout=CopyProblem("RollingOut", "1 of 3 replicas are updated"))},
+        "status",
+        StepState.WAITING,
+        "rolling out: 1 of 3 replicas are updated",
+    ),
+    "not observed": (
+        {"copy_status": replace(GOOD, is_observed=False), "config": reported(syncer={"translatesGenerations": True})},
+        "status",
+        StepState.WAITING,
+        "rolling out: its cluster has not observed the last change yet",
+    ),
     "broken since now": (
         {"copy_status": replace(GOOD, problem=CopyProblem("NotReady", "", RECENT))},
         "status",

@@ -23,7 +23,8 @@ CONDITION = {"type": "Available", "reason": "MinimumReplicasAvailable", "lastTra
 def ready(number: int, of: int = 1) -> Obj:
     """The status of a Deployment."""
     available = {**CONDITION, "status": "True" if number >= of else "False"}
-    return {"replicas": of, "readyReplicas": number, "observedGeneration": 1, "conditions": [available]}
+    numbers = {"replicas": of, "updatedReplicas": of, "readyReplicas": number, "availableReplicas": number}
+    return {**numbers, "observedGeneration": 1, "conditions": [available]}
 
 
 class Reported:

@@ -14,7 +14,7 @@ from farflung.apis.edge.names import STATUS_RETURNED_FROM
 from farflung.controllers.status_summarizer.collector_results import CollectorResult
 from farflung.controllers.status_summarizer.collectors import CollectorQuery, InvalidQueryError, parse_query
 from farflung.controllers.status_summarizer.decide import summary_labels, summary_name
-from farflung.controllers.status_summarizer.health import CopyStatus, DestinationRow, read_copy_status
+from farflung.controllers.status_summarizer.health import CopyStatus, DestinationRow, progress_of, read_copy_status
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 from farflung.placement.names import GroupResource, ObjectRef
@@ -157,6 +157,11 @@ class Twin:
                     return one["reason"], one.get("message", "")
         return None
 
+    def translates(self, mailbox: str) -> bool:
+        """Whether the syncer speaks of the generations of copies."""
+        syncer = (self.told[mailbox].get("status") or {}).get("syncer") or {}
+        return bool(syncer.get("translatesGenerations"))
+
     def unreturned(self, mailbox: str, ref: ObjectRef) -> tuple[str, str, str] | None:
         found = self.problem(mailbox, ref, "status")
         if found is None:
@@ -205,6 +210,12 @@ class Twin:
         }
         reporting = [copy_status for copy_status in copy_statuses.values() if copy_status.reporting]
         broken = [entry for one in copies if (entry := broken_of(one, copy_statuses.get(one.mailbox))) is not None]
+        progressing = sum(
+            broken_of(one, copy_statuses[one.mailbox]) is None
+            and progress_of(copy_statuses[one.mailbox], translates=self.translates(one.mailbox)) is not None
+            for one in copies
+            if one.mailbox in copy_statuses
+        )
         owner = {"apiVersion": "edge.kcp.io/v1alpha1", "kind": "EdgePlacement"}
         labels = summary_labels(placement["metadata"]["name"], ref)
         body = {
@@ -225,6 +236,7 @@ class Twin:
                 "missing": sum(one.there is None for one in copies),
                 "stale": sum(one.stale is not None for one in copies),
                 "broken": len(broken),
+                **({"progressing": progressing} if progressing else {}),
             },
             "observedAt": max((copy_status.observed for copy_status in reporting), default=None) or None,
             "aggregates": aggregates(reporting),

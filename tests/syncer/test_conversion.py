@@ -37,6 +37,7 @@ from farflung.syncer.conversion import (
     owned_fields,
     returned_status,
     takes_status,
+    translated_status,
     updated_upsync,
 )
 
@@ -418,6 +419,28 @@ def test_a_status_is_returned_if_there_is_one() -> None:
     assert returned_status({"status": {"a": 1}}) == {"a": 1}
     assert returned_status({}) is None
     assert returned_status({"status": "odd"}) is None
+
+
+def test_an_observed_generation_is_that_of_the_copy_if_the_edge_observed_its_content_and_lower_otherwise() -> None:
+    ready = {"type": "Ready", "status": "True", "observedGeneration": 4}
+    status = {"observedGeneration": 4, "replicas": 1, "conditions": [ready, {"type": "Other"}, "odd"]}
+
+    def observed(at_edge: int, copy: int, *, is_applied: bool = True) -> list[int]:
+        found = translated_status({"metadata": {"generation": at_edge}, "status": status}, copy, is_applied=is_applied)
+        assert found is not None
+        assert (found["replicas"], found["conditions"][1:]) == (1, [{"type": "Other"}, "odd"])
+        return [found["observedGeneration"], found["conditions"][0]["observedGeneration"]]
+
+    assert observed(4, 9) == [9, 9]
+    assert observed(5, 9) == [8, 8]
+    assert observed(4, 9, is_applied=False) == [8, 8]
+    assert observed(4, 1) == [1, 1]
+    assert status["observedGeneration"] == 4
+    assert translated_status({"metadata": {"generation": 4}, "status": status}, 0, is_applied=True) == status
+    assert translated_status({"metadata": {}, "status": status}, 9, is_applied=True) == status
+    assert translated_status({"metadata": {"generation": 4}}, 9, is_applied=True) is None
+    odd = {"metadata": {"generation": 4}, "status": {"observedGeneration": "4", "conditions": 7}}
+    assert translated_status(odd, 9, is_applied=True) == odd["status"]
 
 
 def test_the_centre_keeps_the_status_that_is_its_own() -> None:

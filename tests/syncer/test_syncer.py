@@ -72,6 +72,37 @@ async def test_the_status_of_a_deployment_is_returned(tmp_path: Path) -> None:
             await link.eventually(returned, "the status")
 
 
+async def test_the_status_says_which_generation_of_the_copy_the_edge_runs_also_after_a_restart(tmp_path: Path) -> None:
+    async with linked(tmp_path) as link:
+        await furnished(link)
+        await link.at_edge(DEPLOYMENTS, "web", "shop")
+
+        async def observe(replicas: int) -> None:
+            """As the controller of the edge does."""
+            live = await link.cluster.get(DEPLOYMENTS, "web", "shop")
+            status = {"replicas": replicas, "observedGeneration": live["metadata"]["generation"]}
+            await link.cluster.patch(DEPLOYMENTS, "web", {"status": status}, "shop", "status")
+
+        async def returns(replicas: int, lag: int) -> None:
+            async def does() -> bool:
+                copy = await link.mailbox.get(DEPLOYMENTS, "web", "shop")
+                status = copy.get("status") or {}
+                expected = replicas, copy["metadata"]["generation"] - lag
+                return (status.get("replicas"), status.get("observedGeneration")) == expected
+
+            await link.eventually(does, "the status")
+
+        for number in (1, 2):  # the generations of the edge differ from those of the copy
+            await link.cluster.patch(DEPLOYMENTS, "web", {"spec": {"minReadySeconds": number}}, "shop")
+        await observe(1)
+        await returns(1, 0)
+        await link.mailbox.patch(DEPLOYMENTS, "web", {"spec": {"paused": True}}, "shop")
+        await returns(1, 1)
+        await link.restart()
+        await observe(2)
+        await returns(2, 0)
+
+
 async def test_a_deleted_copy_is_deleted_at_the_edge_first_and_then_in_the_mailbox(tmp_path: Path) -> None:
     async with linked(tmp_path) as link:
         await furnished(link)

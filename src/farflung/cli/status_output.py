@@ -108,14 +108,16 @@ def _summaries(answer: FleetStatus, now: datetime, everything: bool) -> Iterator
     if not counts or not counts.all:
         return
     wrong = f"{counts.with_problems or 'none'} with broken, missing or stale copies"
-    yield f"{counts.all} StatusSummar{'y' if counts.all == 1 else 'ies'}: {wrong} (kubectl get ssum -A)"
-    head = ["OBJECT", "WORKSPACE", "PLACEMENT", "COPIES", "BROKEN", "MISSING", "STALE", "FIRST"]
+    number = sum(bool(one.progressing) for one in answer.summaries or ())
+    progressing = f", {number} with copies that are being rolled out" if number else ""
+    yield f"{counts.all} StatusSummar{'y' if counts.all == 1 else 'ies'}: {wrong}{progressing} (kubectl get ssum -A)"
+    head = ["OBJECT", "WORKSPACE", "PLACEMENT", "COPIES", "BROKEN", "MISSING", "STALE", "PROGRESSING", "FIRST"]
     rows = (_summary(one, now) for one in answer.summaries or ())
     yield from _listed(head, rows, None if everything else SUMMARIES_LISTED)
 
 
 def _summary(one: CopiesHealth, now: datetime) -> list[str]:
-    numbers = map(str, (one.expected, one.broken, one.missing, one.stale))
+    numbers = map(str, (one.expected, one.broken, one.missing, one.stale, one.progressing))
     first = NONE if one.first is None else _first(one.first, now)
     return [fields.line(f"{one.kind} {one.object}"), one.workspace, one.placement, *numbers, first]
 

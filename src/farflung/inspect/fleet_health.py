@@ -281,6 +281,7 @@ class CopiesHealth(Result, frozen=True):
     broken: int
     missing: int
     stale: int
+    progressing: int
     first: BrokenCopy | None
     workspace: str = ""
 
@@ -349,8 +350,10 @@ def summaries(documents: Iterable[Obj]) -> list[CopiesHealth]:
 
 
 def _summary(document: Obj) -> CopiesHealth:
-    names = ("expected", "reporting", "broken", "missing", "stale")
-    expected, reporting, broken, missing, stale = (fields.number(document, "destinations", name) for name in names)
+    names = ("expected", "reporting", "broken", "missing", "stale", "progressing")
+    expected, reporting, broken, missing, stale, progressing = (
+        fields.number(document, "destinations", name) for name in names
+    )
     return CopiesHealth(
         fields.name_of(document),
         fields.cluster_of(document),
@@ -363,6 +366,7 @@ def _summary(document: Obj) -> CopiesHealth:
         broken,
         missing,
         stale,
+        progressing,
         next(map(_copy, fields.objects(document, "broken")), None),
     )
 

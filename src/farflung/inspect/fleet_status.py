@@ -260,6 +260,7 @@ def summarize(fleet: Fleet, now: datetime, *, everything: bool = False) -> Fleet
     states = Counter(one.state for one in edges or ())
     bad_edges = [one for one in edges or () if not one.is_well]
     bad_placements = [one for one in placements or () if one.problems]
+    noted = [one for one in summaries or () if one.has_problems or one.progressing]
     bad_summaries = [one for one in summaries or () if one.has_problems]
     is_well = not (bad_edges or bad_placements or bad_summaries) and (machines is None or machines.is_well)
     counts = FleetCounts(
@@ -270,7 +271,7 @@ def summarize(fleet: Fleet, now: datetime, *, everything: bool = False) -> Fleet
         None if summaries is None else Counts(len(summaries), len(bad_summaries)),
     )
     if not everything:
-        edges, placements, summaries = edges and bad_edges, placements and bad_placements, summaries and bad_summaries
+        edges, placements, summaries = edges and bad_edges, placements and bad_placements, summaries and noted
         machines = machines and machines.without_healthy()
     return FleetStatus("", "*", is_well, counts, edges, placements, summaries, machines, fleet.remarks)
 

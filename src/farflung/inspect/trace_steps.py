@@ -16,9 +16,15 @@ import msgspec
 import orjson
 from msgspec import UNSET, UnsetType
 
-from farflung.apis.edge.names import EDGE_REACHABLE, STALE_AFTER, SYNCER_FINALIZER, SYNCER_MANAGER
+from farflung.apis.edge.names import (
+    EDGE_REACHABLE,
+    STALE_AFTER,
+    SYNCER_FINALIZER,
+    SYNCER_MANAGER,
+    TRANSLATES_GENERATIONS,
+)
 from farflung.apis.kcp.names import HEARTBEAT_HEALTHY
-from farflung.controllers.status_summarizer.health import CopyStatus
+from farflung.controllers.status_summarizer.health import CopyStatus, progress_of
 from farflung.inspect import fields
 from farflung.inspect.results import Result
 from farflung.lib.words import count
@@ -64,6 +70,7 @@ class EdgeReport:
     pending: int = 0
     omitted: int = 0  #: problems that are not listed
     problems: tuple[tuple[tuple[str, ...], str, ReportedProblem], ...] = ()  #: (object, direction, problem)
+    translates: bool = False  #: generations in statuses are those of the copies
     through: Mapping[tuple[str, str], int] | None = (
         None  #: (group, resource) → all copies up to this resourceVersion are applied
     )
@@ -104,6 +111,7 @@ def read_report(config: Obj) -> EdgeReport:
         fields.number(config, "status", "objects", "pending"),
         fields.number(config, "status", "problemsOmitted"),
         tuple(map(_problem, fields.objects(config, "status", "problems"))),
+        fields.at(config, "status", "syncer", TRANSLATES_GENERATIONS) is True,
         {
             (fields.text(one, "group"), fields.text(one, "resource")): _whole(one.get("resourceVersion"))
             for one in fields.objects(config, "status", "syncedThrough")
@@ -463,6 +471,9 @@ def _status(
         lasting = f", for {age(since, now)}" if age(since, now) else ""
         state = _overdue(max(since, written_to(copy)), now)  # a recent change may need a moment
         return TraceStep("status", state, f"{text}{lasting}", copy_status.observed, "inspect it in its cluster")
+    translates = not isinstance(report, HiddenObject) and report.translates
+    if progress := progress_of(copy_status, translates=translates):
+        return TraceStep("status", StepState.WAITING, f"rolling out: {progress.message}", copy_status.observed)
     return TraceStep("status", StepState.DONE, _brief(copy_status) or "no problem", copy_status.observed)
 
 

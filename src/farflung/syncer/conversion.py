@@ -24,6 +24,7 @@ from farflung.placement.project import NEVER, stripped, with_assigned
 from farflung.placement.types import YES
 
 DIGITS: Final = 16  #: length of a hash
+OBSERVED: Final = "observedGeneration"
 OLD_MARK: Final = "true"  #: value of the mark that the first syncers wrote
 _OURS: Final = frozenset({PROJECTED, PROJECTION, DOWNSYNCED, UPSYNCED, DOWNSYNC_OVERWRITE, CREATE_ONLY})
 #: fields with quantities, or maps of them
@@ -235,6 +236,27 @@ def returned_status(live: Mapping[str, Any]) -> Obj | None:
     """The status of an object of the edge; None if it has none."""
     status = live.get("status")
     return status if isinstance(status, dict) else None
+
+
+def translated_status(live: Mapping[str, Any], generation: int, *, is_applied: bool) -> Obj | None:
+    """The status of an object of the edge for its copy in the mailbox, which has generations of its own.
+
+    `observedGeneration`, also that of conditions, becomes `generation`, that of the copy, if the edge observed the
+    object with the content of the copy; otherwise a lower one.  `is_applied`: whether the object has that content."""
+    status, at_edge = returned_status(live), (live.get("metadata") or {}).get("generation")
+    if status is None or not generation or type(at_edge) is not int:
+        return status
+
+    def translated(part: Mapping[str, Any]) -> Obj:
+        observed = part.get(OBSERVED)
+        if type(observed) is not int:
+            return dict(part)
+        return {**part, OBSERVED: generation if is_applied and observed >= at_edge else generation - 1}
+
+    result = translated(status)
+    if isinstance(conditions := status.get("conditions"), list):
+        result["conditions"] = [translated(one) if isinstance(one, dict) else one for one in conditions]
+    return result
 
 
 def takes_status(resource: GroupResource) -> bool:

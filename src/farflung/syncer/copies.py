@@ -36,8 +36,14 @@ class MailboxCopy:
     withdrawn: bool  #: being deleted
     finalizers: tuple[str, ...] | None  #: None: only ours is known
     has_finalizer: bool  #: the syncer's is among them
+    generation: int | None  #: None: an earlier version wrote the journal; 0: the kind has none
     is_local: bool  #: it came from the edge, or every cluster creates its own
     status: str  #: hash of its status; empty: none
+
+    @property
+    def returned(self) -> str:
+        """For the journal: `HASH/GENERATION`; earlier versions wrote the hash alone."""
+        return self.status if self.generation is None else f"{self.status}/{self.generation}"
 
 
 def read_copy(resource: GroupResource, document: bytes) -> MailboxCopy:
@@ -58,13 +64,18 @@ def read_copy(resource: GroupResource, document: bytes) -> MailboxCopy:
         withdrawn="deletionTimestamp" in metadata,
         finalizers=finalizers,
         has_finalizer=SYNCER_FINALIZER in finalizers,
+        generation=generation_of(metadata),
         is_local=is_upsynced(obj) or is_system(resource, obj),
-        status=status_digest(obj),
+        status=status_digest(returned_status(obj)),
     )
 
 
-def status_digest(obj: Obj) -> str:
-    status = returned_status(obj)
+def generation_of(metadata: Obj) -> int:
+    found = metadata.get("generation")
+    return found if type(found) is int else 0
+
+
+def status_digest(status: Obj | None) -> str:
     return hash_of(encoded(status)) if status else ""
 
 
@@ -74,7 +85,7 @@ def read_edge_object(resource: GroupResource, document: bytes) -> Obj:
     metadata = obj["metadata"]
     kept: Obj = {
         name: metadata[name]
-        for name in ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
+        for name in ("name", "namespace", "uid", "resourceVersion", "generation", "deletionTimestamp")
         if name in metadata
     }
     for field in ("annotations", "labels"):
@@ -110,7 +121,7 @@ def updated_entry(ref: ObjectRef, copy: MailboxCopy, before: JournalEntry | None
         "withdrawn": copy.withdrawn,
         "orphaned": False,
         "has_finalizer": copy.has_finalizer,
-        "returned": copy.status,
+        "returned": copy.returned,
     }
     if before is not None:
         return replace(before, **fresh)
@@ -119,6 +130,7 @@ def updated_entry(ref: ObjectRef, copy: MailboxCopy, before: JournalEntry | None
 
 def copy_from_entry(entry: JournalEntry) -> CachedObject[MailboxCopy]:
     """The copy as last observed."""
+    status, _, generation = entry.returned.partition("/")
     copy = MailboxCopy(
         version=entry.version,
         kind=entry.kind,
@@ -129,7 +141,8 @@ def copy_from_entry(entry: JournalEntry) -> CachedObject[MailboxCopy]:
         withdrawn=entry.withdrawn,
         finalizers=None,
         has_finalizer=entry.has_finalizer,
+        generation=int(generation) if generation.isdigit() else None,
         is_local=False,
-        status=entry.returned,
+        status=status,
     )
     return CachedObject(Key(entry.incarnation, entry.ref.namespace, entry.ref.name), entry.revision, copy)

@@ -16,7 +16,7 @@ from farflung.lib.workqueue import WorkQueue
 from farflung.machinery.errors import Obj
 from farflung.placement.names import DEFINITIONS, NAMESPACES, GroupResource, ObjectRef
 from farflung.syncer.context import SyncerContext
-from farflung.syncer.conversion import hash_of, is_downsynced, owned_fields, returned_status, takes_status
+from farflung.syncer.conversion import hash_of, is_downsynced, owned_fields, takes_status, translated_status
 from farflung.syncer.copies import MailboxCopy, status_digest, updated_entry
 from farflung.syncer.decide import (
     Action,
@@ -104,8 +104,8 @@ class Downsync:
             self._enqueue(ref)
         elif copy.withdrawn or (entry.has_finalizer and not new.has_finalizer):
             self._enqueue(ref)
-        if entry is not None and entry.returned != new.returned:
-            self._enqueue_status(ref)
+        if entry is not None:
+            self._enqueue_status(ref)  # another client may have changed the status, or the copy has a new generation
 
     def _should_sync(self, ref: ObjectRef, copy: MailboxCopy) -> bool:
         """A copy with our finalizer may have been applied, even if the journal lacks it.  A copy that is being deleted
@@ -296,6 +296,7 @@ class Downsync:
         owned, uid = owned_fields(answer, SYNCER_MANAGER), answer["metadata"].get("uid") or ""
         self._journal.put(replace(now, applied=hash_of(entry.desired), owned=owned, edge_uid=uid))
         self._edge.objects.assume(ref.resource, answer)
+        self._enqueue_status(ref)
         self.writes.applied += 1
         if action.why is ApplyReason.DRIFT:
             self.writes.drift += 1
@@ -419,8 +420,12 @@ class Downsync:
         if entry is None or copy is None or live is None or not self._may_return_status(entry, copy, live):
             self._problems.clear(ref, Direction.STATUS)
             return None
-        status = returned_status(live)
-        if not status or status_digest(live) == copy.status:
+        generation = copy.generation
+        if generation is None and (generation := await self._mailbox.generation(ref)) is None:
+            return None
+        is_applied = entry.create_only or entry.applied == hash_of(entry.desired)
+        status = translated_status(live, generation, is_applied=is_applied)
+        if not status or status_digest(status) == copy.status:
             self._problems.clear(ref, Direction.STATUS)
             return None
         try:

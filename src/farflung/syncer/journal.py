@@ -253,7 +253,7 @@ class JournalEntry:
     applied: str = ""  #: hash of what was last applied, or IN_DOUBT
     owned: str = ""  #: `conversion.owned_fields` after that, or GONE
     edge_uid: str = ""  #: of the object at the edge
-    returned: str = ""  #: hash of the status that the copy has
+    returned: str = ""  #: the status and the generation that the copy has; see `MailboxCopy.returned`
 
 
 @dataclass(frozen=True, slots=True)

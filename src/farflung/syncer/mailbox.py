@@ -14,7 +14,7 @@ from farflung.client.rest import Client, PatchType
 from farflung.machinery.errors import Obj
 from farflung.placement.names import THE_ONE, ObjectRef
 from farflung.syncer.context import SyncerContext
-from farflung.syncer.copies import MailboxCopy
+from farflung.syncer.copies import MailboxCopy, generation_of
 from farflung.syncer.discovery import SharedKinds
 from farflung.syncer.edge import EdgeProbe, ignore_absence
 from farflung.syncer.informers import KindInformers
@@ -73,6 +73,14 @@ class MailboxClient:
             answer = await self.client.patch(collection, ref.name, patch, ref.namespace)
             if add or others:
                 self.copies.assume(ref.resource, answer)
+
+    async def generation(self, ref: ObjectRef) -> int | None:
+        """Of a copy, asked of the hub; None if it was deleted."""
+        if (collection := self.copies.collection(ref.resource)) is not None:
+            with ignore_absence(ref):
+                answer = await self.client.get(collection, ref.name, ref.namespace)
+                return generation_of(answer["metadata"])
+        return None
 
     async def set_status(self, ref: ObjectRef, copy: MailboxCopy, status: Obj) -> None:
         """Do nothing if the copy was deleted or replaced."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from farflung.apis.edge.names import ORPHANS_PRESENT, RELEASE_ORPHANS
+from farflung.apis.edge.names import ORPHANS_PRESENT, RELEASE_ORPHANS, TRANSLATES_GENERATIONS
 from farflung.lib.version import __version__
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
@@ -100,7 +100,7 @@ class StatusComposer:
         counts = self.counts()
         capacity, withheld = self.nodes.status(before if self._is_about_edge(before) else {})
         status: Obj = {
-            "syncer": {"version": __version__, "started": format_seconds(self.started)},
+            "syncer": {"version": __version__, "started": format_seconds(self.started), TRANSLATES_GENERATIONS: True},
             "edge": dict(self.edge.info),
             "syncedThrough": self.progress.synced_through(),
             "objects": counts,

@@ -13,7 +13,14 @@ from hostile import ANYTHING, altered
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farflung.controllers.status_summarizer.health import CopyProblem, CopyReport, CopyStatus, read_copy_status
+from farflung.controllers.status_summarizer.health import (
+    UNOBSERVED,
+    CopyProblem,
+    CopyReport,
+    CopyStatus,
+    progress_of,
+    read_copy_status,
+)
 from farflung.controllers.status_summarizer.tally import Tally
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import PLAIN
@@ -111,14 +118,76 @@ def test_a_stateful_set() -> None:
         reporting=True,
         numbers={"replicas": 2, "readyReplicas": 1, "currentReplicas": 2, "availableReplicas": 1},
         problem=CopyProblem("ReplicasNotReady", "1 of 2 replicas are ready"),
+        rollout=CopyProblem("RollingOut", "1 of 2 updated replicas are available"),
     )
 
 
 def test_a_daemon_set() -> None:
     numbers = {"currentNumberScheduled": 4, "desiredNumberScheduled": 4, "numberMisscheduled": 0, "numberReady": 3}
     assert read(DAEMON_SETS, {**numbers, "observedGeneration": 1}) == CopyStatus(
-        reporting=True, numbers=numbers, problem=CopyProblem("PodsNotReady", "3 of 4 pods are ready")
+        reporting=True,
+        numbers=numbers,
+        problem=CopyProblem("PodsNotReady", "3 of 4 pods are ready"),
+        rollout=CopyProblem("RollingOut", "0 of 4 replicas are updated"),
     )
+
+
+ROLLED_OUT = {"replicas": 3, "updatedReplicas": 3, "readyReplicas": 3, "availableReplicas": 3}
+WITHIN_DEADLINE = condition("Progressing", "True", "ReplicaSetUpdated", "")
+AFTER_DEADLINE = condition("Progressing", "False", "ProgressDeadlineExceeded", "web has timed out progressing.")
+DAEMONS = {"desiredNumberScheduled": 2, "updatedNumberScheduled": 2, "numberAvailable": 2, "numberReady": 2}
+REVISIONS = {"currentRevision": "a", "updateRevision": "b", "readyReplicas": 3}
+PARTITION = {"replicas": 3, "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}}
+ON_DELETE = {"replicas": 3, "updateStrategy": {"type": "OnDelete"}}
+
+
+@pytest.mark.parametrize(
+    ("resource", "spec", "status", "message"),
+    [
+        (DEPLOYMENTS, {"replicas": 3}, ROLLED_OUT, ""),
+        (DEPLOYMENTS, {"replicas": 4}, ROLLED_OUT, "3 of 4 replicas are updated"),
+        (DEPLOYMENTS, {"replicas": 3}, {**ROLLED_OUT, "updatedReplicas": 1}, "1 of 3 replicas are updated"),
+        (DEPLOYMENTS, {"replicas": 3, "paused": True}, {**ROLLED_OUT, "updatedReplicas": 1}, ""),
+        (DEPLOYMENTS, {"replicas": 3}, {**ROLLED_OUT, "replicas": 4}, "1 old replica is not terminated yet"),
+        (DEPLOYMENTS, {"replicas": 3}, {**ROLLED_OUT, "replicas": 5}, "2 old replicas are not terminated yet"),
+        (DEPLOYMENTS, {"replicas": 3}, {**ROLLED_OUT, "availableReplicas": 2}, "2 of 3 updated replicas are available"),
+        (DEPLOYMENTS, {}, {"replicas": 1, "readyReplicas": 1, "availableReplicas": 1}, "0 of 1 replicas are updated"),
+        (DEPLOYMENTS, {"replicas": 0}, {"replicas": 0}, ""),
+        (DEPLOYMENTS, {"replicas": "3"}, {"updatedReplicas": "x"}, "0 of 1 replicas are updated"),
+        (DAEMON_SETS, {}, DAEMONS, ""),
+        (DAEMON_SETS, {}, {**DAEMONS, "updatedNumberScheduled": 1}, "1 of 2 replicas are updated"),
+        (DAEMON_SETS, ON_DELETE, {**DAEMONS, "updatedNumberScheduled": 1}, ""),
+        (STATEFUL_SETS, {"replicas": 3}, {**REVISIONS, "updatedReplicas": 1}, "1 of 3 replicas are updated"),
+        (STATEFUL_SETS, PARTITION, {**REVISIONS, "updatedReplicas": 1}, ""),
+        (STATEFUL_SETS, PARTITION, {**REVISIONS, "updatedReplicas": 0}, "0 of 1 replicas are updated"),
+        (STATEFUL_SETS, {"replicas": 3}, {**REVISIONS, "updateRevision": "a"}, ""),
+        (STATEFUL_SETS, ON_DELETE, {**REVISIONS, "updatedReplicas": 1}, ""),
+        (JOBS, {}, {"active": 1}, ""),
+    ],
+)
+def test_a_rollout_that_did_not_finish_is_described_with_numbers(
+    resource: GroupResource, spec: Obj, status: Obj, message: str
+) -> None:
+    found = read(resource, status, spec)
+    assert found.rollout == (CopyProblem("RollingOut", message) if message else None)
+
+
+def test_missing_replicas_of_a_deployment_are_progress_until_the_deadline() -> None:
+    status = {**ROLLED_OUT, "readyReplicas": 2, "availableReplicas": 2}
+    assert read(DEPLOYMENTS, {**status, "conditions": [WITHIN_DEADLINE]}, {"replicas": 3}).problem is None
+    late = read(DEPLOYMENTS, {**status, "conditions": [AFTER_DEADLINE]}, {"replicas": 3}).problem
+    assert late is not None and late.reason == "ProgressDeadlineExceeded"
+    lost = read(DEPLOYMENTS, status, {"replicas": 3}).problem
+    assert lost is not None and lost.reason == "ReplicasNotReady"
+
+
+def test_a_generation_that_the_cluster_did_not_observe_counts_if_the_syncer_translates_generations() -> None:
+    old = read(DEPLOYMENTS, {**ROLLED_OUT, "observedGeneration": 4}, {"replicas": 3}, {"generation": 5})
+    assert progress_of(old, translates=True) == CopyProblem("NotObserved", UNOBSERVED.message)
+    assert progress_of(old, translates=False) is None
+    new = read(DEPLOYMENTS, {**ROLLED_OUT, "observedGeneration": 5}, {"replicas": 3}, {"generation": 5})
+    assert progress_of(new, translates=True) is None
+    assert read(DEPLOYMENTS, {**ROLLED_OUT, "observedGeneration": "5"}, {"replicas": 3}).is_observed
 
 
 def test_a_job() -> None:

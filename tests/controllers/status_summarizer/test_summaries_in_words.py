@@ -51,6 +51,30 @@ async def test_what_is_broken_is_listed_with_its_reason_and_since_when() -> None
         assert not (await one.eventually(broken=0, reporting=1)).get("broken")
 
 
+async def test_a_copy_whose_cluster_does_not_run_the_last_change_is_progressing() -> None:
+    async with reported("florin") as one:
+        await one.report("florin", ready(1))
+        assert "progressing" not in (await one.eventually(reporting=1))["destinations"]
+        image = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "other"}]}}}}
+        assert await one.world.patch(one.cluster, f"{DEPLOYMENTS}/web", image) is not None
+
+        async def changed() -> bool:
+            copy = await one.world.copy("florin", f"{DEPLOYMENTS}/web")
+            return copy is not None and copy["metadata"]["generation"] == 2
+
+        await one.world.fleet.eventually(changed, "the new copy")
+        await one.say("florin", syncer={"version": "2", "translatesGenerations": True})
+        await one.eventually(reporting=1, broken=0, progressing=1)
+        await one.report("florin", {**ready(1), "observedGeneration": 2, "replicas": 2})
+        await one.eventually(reporting=1, broken=0, progressing=1)
+        await one.report("florin", {**ready(1), "observedGeneration": 2})
+
+        async def runs() -> bool:
+            return "progressing" not in ((await one.summary()) or {"destinations": {"progressing": 1}})["destinations"]
+
+        await one.world.fleet.eventually(runs, "the end of the rollout")
+
+
 async def test_a_cluster_without_heartbeat_is_stale_until_the_next_one() -> None:
     async with reported() as one:
         for box in ("florin", "guilder"):

@@ -77,6 +77,9 @@ _COPIES = record(
         "missing": whole("Clusters without a copy."),
         "stale": whole("Clusters with a stale heartbeat."),
         "broken": whole("Clusters whose copy is broken."),
+        "progressing": whole(
+            "Clusters that do not run the current generation of the copy yet. Broken copies do not count."
+        ),
     },
     required=("expected", "reporting", "missing", "stale", "broken"),
 )
@@ -149,6 +152,7 @@ STATUS_SUMMARY: Final = Described(
         column("Expected", ".destinations.expected", "Clusters that should have a copy", "integer"),
         column("Reporting", ".destinations.reporting", "Clusters with a copy that has a status", "integer"),
         column("Broken", ".destinations.broken", "Clusters whose copy is broken", "integer"),
+        column("Progressing", ".destinations.progressing", "Clusters that do not run the copy yet", "integer", 1),
         column("Missing", ".destinations.missing", "Clusters without a copy", "integer", 1),
         column("Stale", ".destinations.stale", "Clusters with a stale heartbeat", "integer", 1),
         AGE,

@@ -25,7 +25,7 @@ from farflung.apis.custom_kinds import (
     texts,
     whole,
 )
-from farflung.apis.edge.names import EDGE_GROUP, EDGE_REACHABLE
+from farflung.apis.edge.names import EDGE_GROUP, EDGE_REACHABLE, TRANSLATES_GENERATIONS
 from farflung.machinery.errors import Obj
 
 _GROUP = text("The API group; empty for the core group.")
@@ -172,7 +172,13 @@ _REPORT = record(
         ),
         "syncer": record(
             "The syncer.",
-            {"version": text("Its version."), "started": moment("When it was started, by its own clock.")},
+            {
+                "version": text("Its version."),
+                "started": moment("When it was started, by its own clock."),
+                TRANSLATES_GENERATIONS: flag(
+                    "Whether `observedGeneration` in the status that it returns is a generation of the copy."
+                ),
+            },
         ),
         "edge": record(
             "The cluster.",

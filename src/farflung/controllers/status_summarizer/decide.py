@@ -33,6 +33,7 @@ from farflung.controllers.status_summarizer.health import (
     DestinationRow,
     SummarySubject,
     SyncerReport,
+    progress_of,
     read_copy_status,
 )
 from farflung.controllers.status_summarizer.tally import Tally
@@ -325,7 +326,8 @@ class Summaries:
         is_permitted = self._known.name_owners.permits(mailbox, ref, key)  # else the report is about another's object
         report = self._reports.get(cluster, NOTHING) if is_permitted else NOTHING
         stale = self._stale.get(cluster) or report.delay(ref)
-        summary.tally.put(mailbox, CopyReport(destination, copy_status, report.refusal(ref), stale))
+        progress = None if copy_status is None else progress_of(copy_status, translates=report.translates)
+        summary.tally.put(mailbox, CopyReport(destination, copy_status, report.refusal(ref), stale, progress))
         self._update_collectors(summary, key, ref)
         if summary.results:
             source = self._described(summary, SummarySubject(key, ref))
@@ -391,6 +393,8 @@ class Summaries:
         mailbox = self._known.mailbox_of(cluster)
         if mailbox is None:
             return set()
+        if report.translates != before.translates:
+            return {CopyKey(mailbox, ref) for ref in self._known.selections.refs_at(mailbox)}
         others = report.differences(before)
         resources = {ref.resource for ref in others if ref.name == ANY}
         of_kinds = (

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 import orjson
 
+from farflung.apis.edge.names import TRANSLATES_GENERATIONS
 from farflung.apis.names import POD_SCHEDULED, REPLICA_FAILURE
 from farflung.machinery import times
 from farflung.placement.names import PODS, GroupResource, ObjectRef, PlacementKey
@@ -43,6 +44,8 @@ class CopyStatus:
     conditions: Mapping[str, str] = field(default_factory=dict)  #: type → True, False or Unknown
     texts: Mapping[str, str] = field(default_factory=dict)  #: short ones, by their paths in the status
     problem: CopyProblem | None = None  #: in its status
+    rollout: CopyProblem | None = None  #: the state of a rollout that did not finish yet
+    is_observed: bool = True  #: the status is not about an earlier generation, if the syncer translates generations
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,7 @@ class CopyReport:
     copy_status: CopyStatus | None = None  #: None: there is no copy
     refused: CopyProblem | None = None  #: why its syncer cannot apply it
     stale: CopyProblem | None = None  #: why the status is stale
+    progress: CopyProblem | None = None  #: why its cluster does not run the current generation yet
 
 
 class DestinationRow(NamedTuple):
@@ -67,15 +71,19 @@ REASON: Final = 63  #: and of a reason
 CLAIMS: Final = GroupResource("", "persistentvolumeclaims")
 DAEMON_SETS: Final = GroupResource("apps", "daemonsets")
 DEPLOYMENTS: Final = GroupResource("apps", "deployments")
+STATEFUL_SETS: Final = GroupResource("apps", "statefulsets")
 JOBS: Final = GroupResource("batch", "jobs")
 _REPLICATED: Final = frozenset(
     {
         GroupResource("", "replicationcontrollers"),
         DEPLOYMENTS,
         GroupResource("apps", "replicasets"),
-        GroupResource("apps", "statefulsets"),
+        STATEFUL_SETS,
     }
 )
+ROLLING_OUT: Final = "RollingOut"
+UNOBSERVED: Final = CopyProblem("NotObserved", "its cluster has not observed the last change yet")
+_MANUAL: Final = "OnDelete"  #: of an update strategy without rollouts
 
 
 _GOOD: Final = ("Available", "Ready", "Complete")  #: types of conditions that should not be False
@@ -94,7 +102,51 @@ def find_problem(
     """The first problem: a condition with the wrong status, fewer ready than desired replicas, or a failed phase."""
     if resource == PODS and status.get("phase") == "Succeeded":
         return None
-    return _by_condition(resource, conditions) or _by_count(resource, spec, status) or _by_phase(resource, status)
+    missing = None if _is_rolling_out(resource, conditions) else _by_count(resource, spec, status)
+    return _by_condition(resource, conditions) or missing or _by_phase(resource, status)
+
+
+def _is_rolling_out(resource: GroupResource, conditions: Conditions) -> bool:
+    """Whether a Deployment has a rollout within its deadline (`progressDeadlineSeconds`)."""
+    found = conditions.get("Progressing", {}) if resource == DEPLOYMENTS else {}
+    return found.get("status") == "True" and found.get("reason") != "NewReplicaSetAvailable"
+
+
+def find_rollout(resource: GroupResource, spec: Mapping[str, Any], status: Mapping[str, Any]) -> CopyProblem | None:
+    """The state of a rollout that did not finish, in the words of `kubectl rollout status`."""
+    updated, ready = (_whole(status.get(name), 0) for name in ("updatedReplicas", "readyReplicas"))
+    if resource == DEPLOYMENTS and spec.get("paused") is not True:
+        desired, available = _whole(spec.get("replicas"), 1), _whole(status.get("availableReplicas"), 0)
+        old = _whole(status.get("replicas"), 0) - updated
+    elif resource == DAEMON_SETS and _strategy(spec, "updateStrategy") != _MANUAL:
+        desired, updated = (
+            _whole(status.get(name), 0) for name in ("desiredNumberScheduled", "updatedNumberScheduled")
+        )
+        available, old = _whole(status.get("numberAvailable"), 0), 0
+    elif resource == STATEFUL_SETS and _strategy(spec, "updateStrategy") != _MANUAL:
+        partition = _whole(_object(_object(spec.get("updateStrategy")).get("rollingUpdate")).get("partition"), 0)
+        desired, available, old = max(0, _whole(spec.get("replicas"), 1) - partition), ready, 0
+        if not partition and status.get("currentRevision") == status.get("updateRevision"):
+            updated = desired  # the controller counts no updated replicas after a rollout
+    else:
+        return None
+    if updated < desired:
+        return CopyProblem(ROLLING_OUT, f"{updated} of {desired} replicas are updated")
+    if old > 0:
+        return CopyProblem(ROLLING_OUT, f"{old} old {'replica is' if old == 1 else 'replicas are'} not terminated yet")
+    if available < desired:
+        return CopyProblem(ROLLING_OUT, f"{available} of {desired} updated replicas are available")
+    return None
+
+
+def _strategy(spec: Mapping[str, Any], name: str) -> object:
+    return _object(spec.get(name)).get("type")
+
+
+def progress_of(copy_status: CopyStatus, *, translates: bool) -> CopyProblem | None:
+    """Why the cluster of a copy does not run its current generation yet.  `translates`: whether the syncer translates
+    generations."""
+    return UNOBSERVED if translates and not copy_status.is_observed else copy_status.rollout
 
 
 def _by_condition(resource: GroupResource, conditions: Conditions) -> CopyProblem | None:
@@ -220,7 +272,7 @@ def read_copy_status(resource: GroupResource, document: bytes) -> CopyStatus:
     observed = _observed(_object(copy.get("metadata")).get("managedFields"))
     if not status or (resource in _CREATED_WITH_ZEROS and not observed and not any(status.values())):
         return CopyStatus()
-    conditions = _conditions(status.get("conditions"))
+    conditions, spec = _conditions(status.get("conditions")), _object(copy.get("spec"))
     numbers, texts = _leaves(status)
     return CopyStatus(
         reporting=True,
@@ -228,8 +280,15 @@ def read_copy_status(resource: GroupResource, document: bytes) -> CopyStatus:
         numbers=numbers,
         conditions=_statuses(conditions),
         texts=texts,
-        problem=find_problem(resource, _object(copy.get("spec")), status, conditions),
+        problem=find_problem(resource, spec, status, conditions),
+        rollout=find_rollout(resource, spec, status),
+        is_observed=_is_observed(_object(copy.get("metadata")), status),
     )
+
+
+def _is_observed(metadata: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+    observed = status.get("observedGeneration")
+    return type(observed) is not int or observed >= _whole(metadata.get("generation"), 0)
 
 
 def _decoded(document: bytes) -> Mapping[str, Any]:
@@ -327,6 +386,7 @@ class SyncerReport(NamedTuple):
     unreachable: CopyProblem | None = None  #: why its cluster is unreachable
     refused: Mapping[ObjectRef, CopyProblem] = {}  #: objects that it cannot apply
     unreturned: Mapping[ObjectRef, CopyProblem] = {}  #: objects whose status it cannot return
+    translates: bool = False  #: generations in statuses are those of the copies
 
     def refusal(self, ref: ObjectRef) -> CopyProblem | None:
         """Why it cannot apply an object, or any object of the kind."""
@@ -359,9 +419,10 @@ def parse_syncer_report(document: bytes) -> SyncerReport:
     unreachable = None
     if edge is not None and edge.status == "False":
         unreachable = CopyProblem(UNREACHABLE, sentence(edge.message or edge.reason), moment(edge.last_transition_time))
-    problems = _problems(orjson.loads(document).get("status"))
+    status = _object(orjson.loads(document).get("status"))
+    problems, translates = _problems(status), _object(status.get("syncer")).get(TRANSLATES_GENERATIONS) is True
     unreturned = {ref: _not_returned(problem) for ref, problem in problems[STATUS].items()}
-    return SyncerReport(config.beat, unreachable, problems[DOWN], unreturned)
+    return SyncerReport(config.beat, unreachable, problems[DOWN], unreturned, translates)
 
 
 def _not_returned(problem: CopyProblem) -> CopyProblem:

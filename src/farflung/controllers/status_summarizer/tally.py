@@ -184,6 +184,7 @@ class Tally:
         self._reporting = 0
         self._missing = 0
         self._stale = 0
+        self._progressing = 0
         self._observed: SortedCounter[str] = SortedCounter()
         self._numbers: AggregateTable[int | float] = AggregateTable(Statistics, NUMBERS)
         self._conditions: AggregateTable[str] = AggregateTable(SortedCounter, CONDITIONS)
@@ -235,6 +236,7 @@ class Tally:
             "missing": self._missing,
             "stale": self._stale,
             "broken": len(self._broken),
+            **({"progressing": self._progressing} if self._progressing else {}),
         }
 
     def _replace(self, mailbox: str, old: CopyReport | None, new: CopyReport | None) -> None:
@@ -246,6 +248,7 @@ class Tally:
         self._reporting += after.reporting - before.reporting
         self._missing += _is_missing(new) - _is_missing(old)
         self._stale += _is_stale(new) - _is_stale(old)
+        self._progressing += _is_progressing(new) - _is_progressing(old)
         if before.observed:
             self._observed.remove(before.observed)
         if after.observed:
@@ -270,6 +273,13 @@ def _is_missing(report: CopyReport | None) -> bool:
 
 def _is_stale(report: CopyReport | None) -> bool:
     return report is not None and report.stale is not None
+
+
+def _is_progressing(report: CopyReport | None) -> bool:
+    """A broken copy, or one that is missing, makes no progress."""
+    return (
+        report is not None and report.copy_status is not None and report.progress is not None and not _problem(report)
+    )
 
 
 def _problem(report: CopyReport) -> CopyProblem | None:
