@@ -40,8 +40,8 @@ def remember(most: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 #: new objects between collections; Python's own are (700, 10, 10).  The first two bound the objects of a collection to
-#: 80,000, which takes up to 30 ms.
-THRESHOLDS: Final = (20_000, 3, 300)
+#: 40,000, which takes up to 15 ms.
+THRESHOLDS: Final = (10_000, 3, 600)
 
 
 def collect_seldom() -> None:

@@ -25,7 +25,7 @@ from farflung.hub.catalog.custom_rules import CustomScaling, rules_of
 from farflung.hub.catalog.kinds import NEVER, Conversion, Kind, Shape, same
 from farflung.machinery.errors import NAMES, Malformed, Obj
 from farflung.machinery.schema.conform import Conformed
-from farflung.machinery.schema.structural.structural import Structural, apply_schema, compile_structural
+from farflung.machinery.schema.structural.structural import Structural, apply_schema, compiling_steps
 from farflung.machinery.turns import Paced, Steps
 from farflung.store.base import Revision
 
@@ -43,16 +43,20 @@ def is_established(definition: Obj) -> bool:
 
 
 class CompiledSchema:
-    """A compiled schema."""
+    """A compiled schema, in several turns if it is large."""
 
     def __init__(self, schema: Obj, *, has_rules: bool) -> None:
         """`has_rules`: whether it may have validation rules."""
-        self.structural: Final = compile_structural(schema, OBJECT_META)
+        self._structural = Paced(lambda: compiling_steps(schema, OBJECT_META))
         self._validations = Paced(lambda: compile_rules(schema)) if has_rules else None
 
+    @property
+    def structural(self) -> Structural:
+        """Raises TurnOver if the current task has an allowance that is too small."""
+        return self._structural.value
+
     def validations(self) -> Validations | None:
-        """The validation rules, compiled when first used.  Raises TurnOver if the current task has an allowance that is
-        too small."""
+        """The validation rules, compiled when first used.  Raises TurnOver."""
         return None if self._validations is None else self._validations.value
 
 
@@ -90,6 +94,7 @@ class DefinitionVersion:
 
     @property
     def structural(self) -> Structural:
+        """Raises TurnOver."""
         return self._compiled.structural
 
     def validations(self) -> Validations | None:
@@ -130,7 +135,7 @@ class Definition:
         return self._source == other._source
 
     def kind(self, version: str) -> Kind:
-        """The kind of one served version."""
+        """The kind of one served version.  Raises TurnOver; the next call continues."""
         kind = self._kinds.get(version)
         if kind is None:
             resource = next(one for one in self.resources if one.version == version)
@@ -151,18 +156,18 @@ class Definition:
         return Kind(resource, shape, rules, stored, schema, conversion, scaling, remake)
 
     def _conversion(self, resource: Resource) -> Conversion:
-        served, stored = self._versions[resource.version], self._versions[self._stored]
+        served, stored = self._versions[resource.version].structural, self._versions[self._stored].structural
         api_version = resource.api_version
 
         def read(obj: Obj) -> Obj:
             obj["apiVersion"] = api_version
             with suppress(Malformed):  # an object that was valid before its schema changed can still be read
-                served.structural.conform(obj)
+                served.conform(obj)
             return obj
 
         def leave(obj: Obj) -> Obj:
             if stored is not served:
-                stored.structural.prune(obj)
+                stored.prune(obj)
             return obj
 
         only = len(self._versions) == 1

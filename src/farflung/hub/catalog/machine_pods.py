@@ -53,7 +53,8 @@ def _extended(pods: Resource) -> Resource:
 
 @cache
 def machine_pods() -> Kind:
-    builtin, machine = builtin_kind_at(*PODS), Definition(_machine().definition(), 0).kind("v1")
+    """Raises TurnOver; the next call continues."""
+    builtin, machine = builtin_kind_at(*PODS), _machine_definition().kind("v1")
     resource = next(one for one in machine_resources() if (one.group, one.version, one.plural) == PODS)
     schema = extended_schema(POD)
     shape = replace(
@@ -63,6 +64,11 @@ def machine_pods() -> Kind:
     return replace(
         builtin, resource=resource, stored_as=resource, shape=shape, schema=schema, rules=rules, remake=machine_pods
     )
+
+
+@cache
+def _machine_definition() -> Definition:
+    return Definition(_machine().definition(), 0)
 
 
 def _machine() -> Described:

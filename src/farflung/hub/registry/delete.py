@@ -20,6 +20,7 @@ from farflung.hub.registry.pipeline import DELETE, Write, modified
 from farflung.hub.registry.update import ATTEMPTS, is_released
 from farflung.hub.request.options import META, WriteOptions, integer, list_options
 from farflung.hub.request.target import parse_query
+from farflung.hub.request.turns import in_turns
 from farflung.machinery.errors import (
     ApiError,
     Obj,
@@ -129,7 +130,7 @@ async def remove(call: Call, entry: Entry, options: DeleteOptions, warnings: lis
     for _ in range(ATTEMPTS):
         if present is None:
             raise call.not_found()
-        call.follow()
+        await in_turns(call.follow)
         old = objects.decode(present)
         _check_preconditions(call, old, present, options)
         await _admit(call, present, old, options, warnings)

@@ -30,6 +30,7 @@ from farflung.hub.request.audit import Trail
 from farflung.hub.request.negotiation import Representation
 from farflung.hub.request.options import WriteOptions
 from farflung.hub.request.target import Target
+from farflung.hub.request.turns import in_turns
 from farflung.hub.request.user import User
 from farflung.lib.worker_pool import Ask, WorkerPool
 from farflung.machinery.errors import ApiError, Obj
@@ -200,7 +201,7 @@ class LargeRequest:
         call = self._call
         check_room(call, key, len(value), call.store.get(key))
         if key == call.key_of(objects.name_in(key)[1]):
-            call.check_current()
+            await in_turns(call.check_current)
             if expect == ABSENT:
                 check_open(call, objects.name_in(key)[1])
             entry = await call.store.put(key, value, expect=expect)
@@ -210,7 +211,7 @@ class LargeRequest:
         return entry.revision
 
     async def delete(self, key: str, expect: Revision) -> Revision:
-        self._call.check_current()
+        await in_turns(self._call.check_current)
         return await self._call.store.delete(key, expect=expect)
 
     def decide(self, cluster: str, user: User, attributes: Attributes) -> Decision:
@@ -222,13 +223,14 @@ class LargeRequest:
     def random_suffix(self) -> str:
         return self._call.tools.random_suffix()
 
-    def check_current(self) -> None:
-        self._call.check_current()
+    async def check_current(self) -> None:
+        await in_turns(self._call.check_current)
 
-    def kind_of_type(self, api_version: str, kind: str) -> Callable[[], Kind] | None:
+    async def kind_of_type(self, api_version: str, kind: str) -> Callable[[], Kind] | None:
         """Makes a kind, by its type; None if it is not served."""
         target = self._call.target
-        found = self._call.tools.kinds.at(target.cluster, target.view).of_type(api_version, kind)
+        kinds = self._call.tools.kinds.at(target.cluster, target.view)
+        found = await in_turns(lambda: kinds.of_type(api_version, kind))
         return None if found is None else found.made_anew
 
     def steps(self, operation: str) -> list[SentStep]:

@@ -6,20 +6,29 @@ ignored, and below `DEEPEST` levels any value is allowed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from farflung.machinery.errors import Obj, Place, place_text
 from farflung.machinery.schema.structural import formats
 from farflung.machinery.schema.structural.formats import SchemaPattern
 from farflung.machinery.schema.structural.json_values import is_number
+from farflung.machinery.turns import Steps
 
 DEEPEST: Final = 120  #: nodes below each other; a body has 254 levels, and a schema needs two for a node
 TYPES: Final = ("object", "array", "string", "integer", "number", "boolean")
 IDENTITY: Final = frozenset({"apiVersion", "kind", "metadata"})  #: fields of every object, also without a schema
 NO_DEFAULT: Final = object()
 
+WITH_SCHEMA: Final = ("additionalProperties", "items", "not")  #: keywords of one schema
+WITH_SCHEMAS: Final = ("anyOf", "oneOf", "allOf")  #: … and of several
+NODE_WORK: Final = 1000  #: of reading or compiling a node, in the units of `machinery/turns.py`
+TOGETHER: Final = 32  #: nodes of a step
+VISIT_WORK: Final = 100  #: of visiting a node
+VISITED: Final = 256  #: nodes of a step that only visits them
+
+T = TypeVar("T")
 Number = int | float
 
 
@@ -58,6 +67,8 @@ class SchemaNode:
     one_of: tuple[SchemaNode, ...] = ()
     all_of: tuple[SchemaNode, ...] = ()
     none_of: SchemaNode | None = None
+    #: conversions of its values, each compiled when it is first needed
+    conversions: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def has_default(self) -> bool:
@@ -73,24 +84,29 @@ class SchemaNode:
         return self.properties.get(name, self.values)
 
 
-def read(schema: Any, depth: int = DEEPEST) -> SchemaNode:
-    """A node of an OpenAPI schema."""
+NodesRead = dict[int, SchemaNode]  #: by the identity of their schemas
+
+
+def read(schema: Any, depth: int = DEEPEST, known: NodesRead | None = None) -> SchemaNode:
+    """A node of an OpenAPI schema.  `known`: nodes below it."""
     if not isinstance(schema, dict) or not depth:
         return ANYTHING
+    if known is not None and (found := known.get(id(schema))) is not None:
+        return found
     get = schema.get
     type_, pattern, additional, factor = get("type"), get("pattern"), get("additionalProperties"), get("multipleOf")
     integer_or_string = get("x-kubernetes-int-or-string") is True
 
     def node(value: Any) -> SchemaNode | None:
-        return read(value, depth - 1) if isinstance(value, dict) else None
+        return read(value, depth - 1, known) if isinstance(value, dict) else None
 
     def nodes(value: Any) -> tuple[SchemaNode, ...]:
-        return tuple(read(one, depth - 1) for one in sequence(value))
+        return tuple(read(one, depth - 1, known) for one in sequence(value))
 
     return SchemaNode(
         types=("integer", "string") if integer_or_string else (type_,) if type_ in TYPES else (),
         nullable=get("nullable") is True,
-        properties={name: read(one, depth - 1) for name, one in mapping(get("properties")).items()},
+        properties={name: read(one, depth - 1, known) for name, one in mapping(get("properties")).items()},
         values=node(additional),
         open=isinstance(additional, dict) or additional is True,
         items=node(get("items")),
@@ -120,6 +136,48 @@ def read(schema: Any, depth: int = DEEPEST) -> SchemaNode:
         all_of=nodes(get("allOf")),
         none_of=node(get("not")),
     )
+
+
+def read_steps(schema: Any) -> Steps[SchemaNode]:
+    """The same, in steps: inner nodes are read before outer ones."""
+    known: NodesRead = {}
+    order = yield from inner_first((schema, DEEPEST), schemas_in)
+    for at, (one, depth) in enumerate(order):
+        if at % TOGETHER == 0:
+            yield work_of(len(order) - at)
+        if isinstance(one, dict) and depth:
+            known[id(one)] = read(one, depth, known)
+    return read(schema, DEEPEST, known)
+
+
+def schemas_in(place: tuple[Any, int]) -> Iterator[tuple[Any, int]]:
+    schema, depth = place
+    if not isinstance(schema, dict) or not depth:
+        return
+    for one in (*mapping(schema.get("properties")).values(), *(schema.get(name) for name in WITH_SCHEMA)):
+        yield one, depth - 1
+    for name in WITH_SCHEMAS:
+        for one in sequence(schema.get(name)):
+            yield one, depth - 1
+
+
+def inner_first(root: T, within: Callable[[T], Iterable[T]]) -> Steps[list[T]]:
+    """The nodes of a tree, each after those within it."""
+    found: list[T] = []
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        found.append(node)
+        if len(found) % VISITED == 0:
+            yield VISIT_WORK * VISITED
+        waiting += within(node)
+    found.reverse()
+    return found
+
+
+def work_of(left: int) -> int:
+    """Of the next step, if so many nodes are left."""
+    return NODE_WORK * min(left, TOGETHER)
 
 
 def mapping(value: Any) -> Obj:

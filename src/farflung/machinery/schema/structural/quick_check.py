@@ -9,13 +9,14 @@ Accepted values are valid.  A refused value may be valid too: `report.py` decide
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from farflung.machinery.schema.structural import formats
 from farflung.machinery.schema.structural.json_values import LEAST, MOST, identical, is_multiple, is_whole, same
-from farflung.machinery.schema.structural.node import SchemaNode
+from farflung.machinery.schema.structural.node import TOGETHER, SchemaNode, inner_first, work_of
 from farflung.machinery.schema.walk import LARGEST_PLAN, MOST_PLANS
+from farflung.machinery.turns import Steps
 
 Fits = Callable[[Any], bool]
 Table = dict[type, Fits]
@@ -52,6 +53,14 @@ class QuickCheck:
     def fits(self, node: SchemaNode, value: Any, *, structural: bool = False) -> bool:
         """Whether a value is valid.  `structural`: without duplicates in lists of type set or map."""
         return self.table(node, structural)[type(value)](value)
+
+    def steps(self, root: SchemaNode) -> Steps[None]:
+        """Make the tables of all nodes, inner ones first."""
+        order = yield from inner_first((root, True), checked_within)
+        for at, (node, structural) in enumerate(order):
+            if at % TOGETHER == 0:
+                yield work_of(len(order) - at)
+            self.table(node, structural)
 
     def table(self, node: SchemaNode, structural: bool) -> Table:
         found = self._tables.get((id(node), structural))
@@ -114,6 +123,16 @@ class QuickCheck:
             required = frozenset(node.required)
             yield lambda value: value.keys() >= required
         yield _entries(known, self.table(node.values, structural))
+
+
+def checked_within(place: tuple[SchemaNode, bool]) -> Iterator[tuple[SchemaNode, bool]]:
+    node, structural = place
+    for one in (*node.any_of, *node.one_of, *node.all_of, node.none_of):
+        if one is not None:
+            yield one, False
+    for one in (*node.properties.values(), node.values, node.items):
+        if one is not None:
+            yield one, structural
 
 
 def conjunction(checks: Sequence[Fits]) -> Fits:

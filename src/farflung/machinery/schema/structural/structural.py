@@ -13,7 +13,7 @@ The walk follows the schema, so no object makes it fail or recurse without bound
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -23,7 +23,19 @@ from farflung.machinery.errors import FieldError, Obj, first_errors
 from farflung.machinery.schema.model import Lookup, Schema
 from farflung.machinery.schema.structural.embedded import MetadataRules, conform_embedded, embedded_errors, located
 from farflung.machinery.schema.structural.json_values import canonical_number, canonicalize_numbers
-from farflung.machinery.schema.structural.node import ANYTHING, IDENTITY, SchemaNode, finder, no_values, read
+from farflung.machinery.schema.structural.node import (
+    ANYTHING,
+    IDENTITY,
+    TOGETHER,
+    VISIT_WORK,
+    Find,
+    SchemaNode,
+    finder,
+    inner_first,
+    no_values,
+    read_steps,
+    work_of,
+)
 from farflung.machinery.schema.structural.quick_check import QuickCheck
 from farflung.machinery.schema.structural.report import UNKNOWN, ErrorReport, duplicates
 from farflung.machinery.schema.walk import (
@@ -42,6 +54,7 @@ from farflung.machinery.schema.walk import (
     unchanged,
     unknown_fields,
 )
+from farflung.machinery.turns import TURN_WORK, Steps, at_once
 
 STATUS: Final = "status"
 
@@ -52,23 +65,33 @@ class EnabledSteps(NamedTuple):
     prune: bool  #: drop the fields that the schema does not have
     default: bool  #: drop nulls, set defaults, and write numbers as Go does
 
+    def of_field(self, name: str, identity: Set[str]) -> EnabledSteps:
+        """For a field of an object: those of its identity are never pruned."""
+        return self._replace(prune=False) if name in identity else self
+
 
 ALL_STEPS: Final = EnabledSteps(prune=True, default=True)
 ONLY_PRUNE: Final = EnabledSteps(prune=True, default=False)
 
 
+class FoundValues(NamedTuple):
+    """Functions that find values in objects."""
+
+    embedded: Find
+    keyed_lists: Find  #: of type set or map
+
+
 class Structural:
     """The schema of one version.  The metadata of whole objects is conformed and validated elsewhere."""
 
-    def __init__(self, node: SchemaNode, metadata: MetadataRules) -> None:
+    def __init__(self, node: SchemaNode, metadata: MetadataRules, quick_check: QuickCheck, found: FoundValues) -> None:
         self._node = node
         self._status = node.properties.get(STATUS, ANYTHING)
         self._metadata = metadata
         self._conform = compile_objects(node, ALL_STEPS)
-        self._quick_check = QuickCheck()
+        self._quick_check = quick_check
         self._fits = self._quick_check.table(node, True)[dict]
-        self._embedded = finder(node, lambda one: one.embedded) or no_values
-        self._keyed_lists = finder(node, lambda one: one.list_type in ("set", "map")) or no_values
+        self._embedded, self._keyed_lists = found
         #: makes the status of an object without one, if it gets a default
         self.default_status: Final[Make | None] = compile_default(self._status, ALL_STEPS)
 
@@ -139,7 +162,26 @@ class Structural:
 
 def compile_structural(schema: Any, metadata: MetadataRules) -> Structural:
     """`schema`: the openAPIV3Schema of a version; `metadata`: the conforming and validation of ObjectMeta."""
-    return Structural(read(schema), metadata)
+    return at_once(compiling_steps(schema, metadata))
+
+
+def compiling_steps(schema: Any, metadata: MetadataRules) -> Steps[Structural]:
+    """The same, in steps."""
+    node = yield from read_steps(schema)
+    quick_check = QuickCheck()
+    yield from quick_check.steps(node)
+    order = yield from inner_first(ConvertedNode(node, ALL_STEPS, kept=False, root=True), converted_within)
+    for at, place in enumerate(order):
+        if at % TOGETHER == 0:
+            yield work_of(len(order) - at)
+        if not place.root:
+            compile_values(place.node, place.steps, kept=place.kept)
+    yield min(VISIT_WORK * len(order), TURN_WORK)
+    embedded = finder(node, lambda one: one.embedded) or no_values
+    yield min(VISIT_WORK * len(order), TURN_WORK)
+    keyed_lists = finder(node, lambda one: one.list_type in ("set", "map")) or no_values
+    yield min(VISIT_WORK * len(order), TURN_WORK)
+    return Structural(node, metadata, quick_check, FoundValues(embedded, keyed_lists))
 
 
 OBJECT_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
@@ -171,8 +213,35 @@ def compile_objects(node: SchemaNode, steps: EnabledSteps) -> Convert:
     return _object(node, steps, unchanged, root=True, kept=False)
 
 
+class ConvertedNode(NamedTuple):
+    """What a conversion of values depends on."""
+
+    node: SchemaNode
+    steps: EnabledSteps
+    kept: bool
+    root: bool = False
+
+
+def converted_within(place: ConvertedNode) -> Iterator[ConvertedNode]:
+    node, steps, kept, root = place
+    identity = IDENTITY if root or node.embedded else frozenset()
+    for name, one in node.properties.items():
+        yield ConvertedNode(one, steps.of_field(name, identity), kept=False)
+    if node.values is not None:
+        yield ConvertedNode(node.values, steps, kept=False)
+    if node.items is not None:
+        yield ConvertedNode(node.items, steps, kept=kept or node.preserving)
+
+
 def compile_values(node: SchemaNode, steps: EnabledSteps, *, kept: bool = False) -> Items:
     """The conversion of any value of a node.  `kept`: unknown fields stay, because an enclosing list preserves them."""
+    found: Items | None = node.conversions.get((steps, kept))
+    if found is None:
+        found = node.conversions[steps, kept] = _compile_values(node, steps, kept=kept)
+    return found
+
+
+def _compile_values(node: SchemaNode, steps: EnabledSteps, *, kept: bool) -> Items:
     convert: Convert = _canonical if steps.default and may_be_number(node) else unchanged
     if not node.types or "array" in node.types:
         convert = _list(node, steps, convert, kept=kept)
@@ -252,7 +321,7 @@ class StructuralObject(ObjectWalk):
         for name, one in node.properties.items():
             if root and name == "metadata" and not one.properties:
                 continue  # it is conformed to ObjectMeta
-            exact, convert, unset = compile_values(one, steps._replace(prune=steps.prune and name not in identity))
+            exact, convert, unset = compile_values(one, steps.of_field(name, identity))
             self._present[name] = FieldWalk(name, exact, True, unset, convert)
             if steps.default and one.has_default:
                 self._missing[name] = FieldWalk(name, exact, True, _unset(one, convert, present=False), convert)
