@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from urllib.parse import quote
 
+import orjson
 import pytest
-from definitions import DEFINITIONS, THINGS, definition, struct, thing, version
+from definitions import DEFINITIONS, STRING, THINGS, definition, struct, thing, version
 from hub_harness import (
     APPLY_PATCH,
     CONFIG_MAPS,
@@ -20,6 +22,7 @@ from hub_harness import (
 )
 from hub_process import Client, HubProcess
 
+from farflung.hub.catalog.openapi.handler import PROTOBUF_V2, PROTOBUF_V3
 from farflung.machinery.errors import Obj
 
 JSON, YAML = "application/json", "application/yaml"
@@ -95,9 +98,36 @@ def reads_of_large_objects() -> Iterator[Attack]:
             yield "GET", f"{path}?watch=1&resourceVersion=0&timeoutSeconds=1&includeObject=Object", b"", accept
 
 
+def large_definitions() -> Iterator[Attack]:
+    """A schema of almost a megabyte, deep and wide, and every document that describes it."""
+    part = struct(a=STRING | {"pattern": "^[a-z]+$"}, b={"type": "array", "items": struct(c=STRING)})
+    described = definition(
+        version(**{f"f{one}": part for one in range(4_000)}),
+        version("v2", storage=False, **{f"g{one}": STRING for one in range(5_000)}),
+        plural="larges",
+        kind="Large",
+    )
+    yield "POST", DEFINITIONS, orjson.dumps(described), JSON
+    for name in ("v1", "v2"):
+        path = f"/apis/example.com/{name}/namespaces/default/larges"
+        large = {"apiVersion": f"example.com/{name}", "kind": "Large", "metadata": {"name": name}, "spec": {}}
+        yield "POST", path, orjson.dumps(large), JSON
+        yield "GET", path, b"", TABLE
+        yield "PATCH", f"{path}/{name}?fieldManager=m", orjson.dumps(large | {"spec": {"f1": {"a": "b"}}}), APPLY_PATCH
+    yield "GET", "/openapi/v3", b"", JSON
+    for accept in (JSON, PROTOBUF_V3):
+        yield "GET", "/openapi/v3/apis/example.com/v1", b"", accept
+    for accept in (JSON, PROTOBUF_V2):
+        yield "GET", "/openapi/v2", b"", accept
+    yield "DELETE", f"{DEFINITIONS}/larges.example.com", b"", JSON
+
+
 def reads_of_wide_rows() -> Iterator[Attack]:
     for path in (ROWS, f"{ROWS}/a", f"{ROWS}?watch=1&resourceVersion=0&timeoutSeconds=1"):
         yield "GET", path, b"", TABLE
+
+
+FAMILIES = (attacks, reads_of_large_objects, reads_of_wide_rows, large_definitions)
 
 
 def open_definition(plural: str, kind: str, columns: int = 0) -> Obj:
@@ -135,7 +165,7 @@ def test_no_attack_holds_the_event_loop(tmp_path: Path) -> None:
             client.create(DEFINITIONS, open_definition("trees", "Tree"))
             client.create(DEFINITIONS, open_definition("rows", "Row", columns=200))
             client.create(ROWS, {"apiVersion": "example.com/v1", "kind": "Row"} | WIDE)
-            for method, path, body, media in (*attacks(), *reads_of_large_objects(), *reads_of_wide_rows()):
+            for method, path, body, media in chain.from_iterable(family() for family in FAMILIES):
                 answer = client.request(method, path, body or None, {"Content-Type" if body else "Accept": media})
                 assert answer.status < 500, (method, path[:100], answer.body[:300])
                 longest = metric(client, "farflung_event_loop_longest_turn_seconds")

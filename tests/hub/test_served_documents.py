@@ -14,6 +14,10 @@ from definitions import DEFINITIONS, STRING, definition, struct, version
 from hub_harness import ADMIN_TOKEN, CONFIG_MAPS, DEPLOYMENTS, USER_TOKEN, LocalHub
 from long_turns import no_long_turns
 
+from farflung.http.messages import Request
+from farflung.hub.catalog.openapi import handler
+from farflung.hub.request.media_types import JSON
+
 FIRST_OF_MAY = datetime(2024, 5, 1, tzinfo=UTC)  # when the hubs of these tests live
 
 
@@ -242,3 +246,27 @@ async def test_the_list_of_openapi_documents_of_many_definitions_never_holds_the
     assert len([path for path in answer.json["paths"] if path.endswith(".example.com/v1")]) == 60
     document = await hub.get("/openapi/v3/apis/g7.example.com/v1")
     assert "/apis/g7.example.com/v1/namespaces/{namespace}/things" in document.json["paths"]
+
+
+GROUP = "/openapi/v3/apis/example.com/v1"
+
+
+@pytest.mark.parametrize(
+    ("path", "accept"),
+    [("/openapi/v2", JSON), ("/openapi/v2", handler.PROTOBUF_V2), (GROUP, JSON), (GROUP, handler.PROTOBUF_V3)],
+)
+async def test_a_worker_makes_the_document_that_the_hub_would_make(
+    hub: LocalHub, monkeypatch: pytest.MonkeyPatch, path: str, accept: str
+) -> None:
+    await hub.create(DEFINITIONS, definition(version(a=STRING), version("v2", storage=False, b=STRING)))
+    await hub.create(DEFINITIONS, definition(version(a=STRING), plural="others", kind="Other"))
+    openapi = hub.assembly.kinds.of("root").openapi
+    here = openapi.answer(Request("GET", path, headers={"accept": accept}), path)
+    assert here is not None
+    monkeypatch.setattr(openapi, "_kept", {})
+    monkeypatch.setattr(openapi, "_shelf", handler.DocumentCache())
+    monkeypatch.setattr(handler, "LARGE", 0)
+    answer = await hub.get(path, accept=accept)
+    assert hub.assembly.workers.finished > 0
+    assert (answer.status, answer.body) == (200, here.whole())
+    assert dict(answer.headers)["ETag"] == dict(here.headers)["ETag"]

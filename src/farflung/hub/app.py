@@ -36,7 +36,7 @@ from farflung.hub.request.user import User
 from farflung.hub.routing.dispatcher import VERBS, Dispatcher, OneCluster, Routes, page_not_found
 from farflung.lib.version import __version__
 from farflung.machinery.errors import ApiError, no_such_path, unauthorized
-from farflung.machinery.turns import ALLOWANCE, TurnAllowance, TurnOver
+from farflung.machinery.turns import ALLOWANCE, LongWork, TurnAllowance, TurnOver
 from farflung.store.base import Unavailable
 
 log = logging.getLogger(__name__)
@@ -239,7 +239,7 @@ class Hub:
 
     # --- documents --------------------------------------------------------------------------------
 
-    def _document(self, request: Request, route: RequestRoute) -> Answer:
+    def _document(self, request: Request, route: RequestRoute) -> Answer | Awaitable[Answer]:
         cluster, path, view = route
         match first_part(path):
             case "healthz" | "livez" | "readyz":
@@ -251,8 +251,28 @@ class Hub:
             case ".well-known" | "openid":
                 return openid_document(request, path, self._authenticator.signing_keys) or page_not_found()
             case "openapi":
-                return self._kinds.at(cluster, view).openapi.answer(request, path) or page_not_found()
+                return self._openapi(request, route)
         return self._kinds.at(cluster, view).documents.answer(request, path) or page_not_found()
+
+    def _openapi(self, request: Request, route: RequestRoute) -> Answer | Awaitable[Answer]:
+        try:
+            return self._openapi_at_once(request, route)
+        except LongWork as document:
+            return self._openapi_later(request, route, document)
+
+    def _openapi_at_once(self, request: Request, route: RequestRoute) -> Answer:
+        openapi = self._kinds.at(route.cluster, route.view).openapi
+        return openapi.answer(request, route.path) or page_not_found()
+
+    async def _openapi_later(self, request: Request, route: RequestRoute, document: LongWork) -> Answer:
+        """Worker processes make documents that are too large for a turn."""
+        kept = []
+        while True:
+            kept.append(document.keep(await self._tools.compute(request, document.make)))
+            try:
+                return await in_turns(lambda: self._openapi_at_once(request, route))
+            except LongWork as another:
+                document = another
 
     def _health(self, request: Request, path: str) -> Response:
         endpoint, _, check = path.strip("/").partition("/")

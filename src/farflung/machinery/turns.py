@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextvars import ContextVar
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
 Steps = Generator[int, None, T]  #: yields the work of each step before it, and returns the result
@@ -16,6 +16,16 @@ Steps = Generator[int, None, T]  #: yields the work of each step before it, and 
 
 class TurnOver(Exception):
     """The allowance of the turn is used up."""
+
+
+class LongWork(Exception):
+    """A value that no turn can make.  Another process may call `make`; the result is for `keep`.  Whoever then asks
+    again must hold the kept value until then."""
+
+    def __init__(self, make: Callable[[], Any], keep: Callable[[Any], object]) -> None:
+        super().__init__()
+        self.make = make
+        self.keep = keep
 
 
 TURN_COST: Final = 100_000  #: at most ten milliseconds

@@ -48,12 +48,18 @@ class CompiledSchema:
     def __init__(self, schema: Obj, *, has_rules: bool) -> None:
         """`has_rules`: whether it may have validation rules."""
         self._structural = Paced(lambda: compiling_steps(schema, OBJECT_META))
+        self._pruning = Paced(lambda: self.structural.pruning_steps())
         self._validations = Paced(lambda: compile_rules(schema)) if has_rules else None
 
     @property
     def structural(self) -> Structural:
         """Raises TurnOver if the current task has an allowance that is too small."""
         return self._structural.value
+
+    @property
+    def pruning(self) -> Structural:
+        """The same, prepared to prune.  Raises TurnOver."""
+        return self._pruning.value
 
     def validations(self) -> Validations | None:
         """The validation rules, compiled when first used.  Raises TurnOver."""
@@ -97,6 +103,11 @@ class DefinitionVersion:
         """Raises TurnOver."""
         return self._compiled.structural
 
+    @property
+    def pruning(self) -> Structural:
+        """Raises TurnOver."""
+        return self._compiled.pruning
+
     def validations(self) -> Validations | None:
         return self._compiled.validations()
 
@@ -131,6 +142,11 @@ class Definition:
         spec, names = self._source
         return {"spec": {"group": spec["group"], "names": names}, "status": {"acceptedNames": names}}
 
+    @cached_property
+    def size(self) -> int:
+        """Bytes."""
+        return len(orjson.dumps(self._source))
+
     def has_same_source(self, other: Definition) -> bool:
         return self._source == other._source
 
@@ -156,7 +172,9 @@ class Definition:
         return Kind(resource, shape, rules, stored, schema, conversion, scaling, remake)
 
     def _conversion(self, resource: Resource) -> Conversion:
-        served, stored = self._versions[resource.version].structural, self._versions[self._stored].structural
+        served, stored = self._versions[resource.version].structural, None
+        if resource.version != self._stored:
+            stored = self._versions[self._stored].pruning
         api_version = resource.api_version
 
         def read(obj: Obj) -> Obj:
@@ -166,7 +184,7 @@ class Definition:
             return obj
 
         def leave(obj: Obj) -> Obj:
-            if stored is not served:
+            if stored is not None:
                 stored.prune(obj)
             return obj
 
@@ -192,7 +210,11 @@ class Definition:
 
 def definition_of(value: bytes, unchanged_since: Revision) -> Definition:
     """The definition in a stored CustomResourceDefinition."""
-    definition = Definition(orjson.loads(value), unchanged_since)
+    return decoded_definition(orjson.loads(value), value, unchanged_since)
+
+
+def decoded_definition(obj: Obj, value: bytes, unchanged_since: Revision) -> Definition:
+    definition = Definition(obj, unchanged_since)
     definition.remake = partial(definition_of, value, unchanged_since)
     return definition
 

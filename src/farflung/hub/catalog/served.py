@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 from farflung.apis.builtin.catalog import Catalog, Path
 from farflung.apis.resource import Resource
 from farflung.hub.catalog import objects
-from farflung.hub.catalog.custom_kinds import Definition, definition_of, is_established
+from farflung.hub.catalog.custom_kinds import Definition, decoded_definition, is_established
 from farflung.hub.catalog.discovery import Documents
 from farflung.hub.catalog.kinds import Kind, Shape, builtin_kind, shape_of
 from farflung.hub.request.target import Target
@@ -132,7 +132,7 @@ class ClusterKinds:
     def openapi(self) -> OpenAPI:
         from farflung.hub.catalog.openapi.handler import OpenAPI
 
-        return OpenAPI(self.catalog, self._brought, self._shelf)
+        return OpenAPI(self.catalog, self._brought, self._shelf, self.definitions)
 
     def _brought(self, resource: Resource) -> Own:
         if extended := self._extended.get(path_of(resource)):
@@ -296,5 +296,5 @@ def followed(entry: Entry, before: Definition | None, unchanged_since: Revision)
     definition = objects.decode(entry)
     if not is_established(definition):
         return None
-    after = definition_of(entry.value, unchanged_since)
+    after = decoded_definition(definition, entry.value, unchanged_since)
     return before if before is not None and before.has_same_source(after) else after

@@ -58,6 +58,30 @@ class Tools:
     annotates: bool = False  #: whether objects get the annotation with their cluster
     views: Views | None = None  #: None: a hub without workspaces
 
+    def owner(self, request: Request) -> JobOwner:
+        """Of computations in worker processes."""
+        return JobOwner(*(self.flow_of(request) or EXEMPT))
+
+    async def compute(
+        self, request: Request, function: Callable[..., T], *args: Any, answer: JobAnswer | None = None
+    ) -> T:
+        """Compute `function(*args)` in a worker process, or `function(ask, *args)` with `answer`.  Raises what the
+        function raises, and 429, 503 or 504."""
+        terms = JobTerms(self.owner(request), JOB_SECONDS, len(request.body))
+        try:
+            if answer is None:
+                return await self.workers.run(terms, function, *args)
+            return await self.workers.converse(terms, answer, function, *args)
+        except Overloaded:
+            raise too_many_requests("too many large requests wait to be computed; send fewer at once") from None
+        except JobTimeout:
+            message = f"the request took longer than {JOB_SECONDS:.0f} seconds to compute; send smaller objects"
+            raise ApiError(504, "Timeout", message, {}) from None
+        except WorkerLost:
+            message = "the process that computed the request ended; retry, or send smaller objects"
+            headers = [("Retry-After", "1")]
+            raise ApiError(503, "ServiceUnavailable", message, {"retryAfterSeconds": 1}, headers=headers) from None
+
 
 class Views(Protocol):
     def reaches(self, view: str, resource: Resource, cluster: str) -> bool:
@@ -141,25 +165,12 @@ class Call:
     @property
     def owner(self) -> JobOwner:
         """Of computations in worker processes."""
-        return JobOwner(*(self.tools.flow_of(self.request) or EXEMPT))
+        return self.tools.owner(self.request)
 
     async def compute(self, function: Callable[..., T], *args: Any, answer: JobAnswer | None = None) -> T:
         """Compute `function(*args)` in a worker process, or `function(ask, *args)` with `answer`.  Raises what the
         function raises, and 429, 503 or 504."""
-        workers, terms = self.tools.workers, JobTerms(self.owner, JOB_SECONDS, len(self.request.body))
-        try:
-            if answer is None:
-                return await workers.run(terms, function, *args)
-            return await workers.converse(terms, answer, function, *args)
-        except Overloaded:
-            raise too_many_requests("too many large requests wait to be computed; send fewer at once") from None
-        except JobTimeout:
-            message = f"the request took longer than {JOB_SECONDS:.0f} seconds to compute; send smaller objects"
-            raise ApiError(504, "Timeout", message, {}) from None
-        except WorkerLost:
-            message = "the process that computed the request ended; retry, or send smaller objects"
-            headers = [("Retry-After", "1")]
-            raise ApiError(503, "ServiceUnavailable", message, {"retryAfterSeconds": 1}, headers=headers) from None
+        return await self.tools.compute(self.request, function, *args, answer=answer)
 
     async def compute_patiently(self, function: Callable[..., T], *args: Any) -> T:
         """The same for an answer that has begun.  While too many computations wait, it is tried again."""

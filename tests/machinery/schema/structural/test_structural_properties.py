@@ -12,7 +12,8 @@ from structural_strategies import around, cases, values
 
 from farflung.apis.metadata import OBJECT_META
 from farflung.machinery.errors import Malformed
-from farflung.machinery.schema.structural.structural import compile_structural
+from farflung.machinery.schema.structural.structural import compile_structural, compiling_steps
+from farflung.machinery.turns import INDIVISIBLE
 
 CHECKER = jsonschema.Draft4Validator.TYPE_CHECKER.redefine(
     "integer",
@@ -259,3 +260,10 @@ def test_no_schema_and_no_object_makes_it_fail(schema: Any, new: Any, old: Any) 
         return
     for error in [*structural.validate(obj, before), *structural.validate_status(obj, before)]:
         error.cause()
+
+
+def test_a_turn_has_room_for_each_step_of_compiling_the_largest_schema() -> None:
+    text = {"type": "string", "pattern": "^[a-z]+$"}
+    fields = {f"f{number}": text for number in range(14_000)}
+    schema = {"type": "object", "properties": {"a": {"type": "object", "properties": fields}, **fields}}
+    assert max(compiling_steps(schema, OBJECT_META)) < INDIVISIBLE

@@ -5,7 +5,7 @@
     /openapi/v3/apis/apps/v1   one of them, as JSON or protobuf
 
 A document is made at the first request, and cached in compressed form.  Catalogues with equal groups share their
-documents (`DocumentCache`).
+documents (`DocumentCache`).  A worker process makes large documents.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ import gzip
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.utils import formatdate
+from functools import partial
 from io import BytesIO
-from typing import Final
+from typing import Any, Final, Protocol
 from urllib.parse import parse_qs, quote
 from weakref import WeakValueDictionary
 
 import orjson
 
-from farflung.apis.builtin.catalog import Catalog
+from farflung.apis.builtin.catalog import Catalog, Path
 from farflung.apis.resource import Resource
 from farflung.http.messages import Holder, Request, Response, StreamedBody
 from farflung.hub.catalog.openapi import documents, gnostic
@@ -32,7 +33,7 @@ from farflung.hub.catalog.openapi.schemas import Own
 from farflung.hub.request import negotiation
 from farflung.hub.request.media_types import JSON
 from farflung.machinery.errors import Obj, method_not_allowed, not_acceptable
-from farflung.machinery.turns import TURN_WORK, spend
+from farflung.machinery.turns import ALLOWANCE, TURN_WORK, LongWork, spend
 
 PLAIN: Final = "text/plain; charset=utf-8"  #: the content type of the list
 PROTOBUF_V2: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -50,6 +51,7 @@ OFFERED_V3: Final = {
     PROTOBUF_V3: PROTOBUF_V3,
 }
 
+LARGE: Final = 128 * 1024  #: bytes of the definitions in a document that another process makes
 FAST: Final = 1  #: compression level: compressing blocks the event loop
 PIECE: Final = 64 * 1024  #: bytes that are decompressed at once for a client
 YEAR: Final = 365 * 24 * 3600
@@ -87,18 +89,51 @@ class DocumentCache:
             document = self._documents[key] = make()
         return document
 
+    def keep(self, name: str, media: str, document: Document) -> Document:
+        self._documents[name, media, tuple(map(id, document.resources))] = document
+        return document
+
 
 def nothing(_: Resource) -> Own:
     return {}
 
 
+class Source(Protocol):
+    """The definition of custom resources."""
+
+    @property
+    def resources(self) -> Sequence[Resource]: ...
+
+    @property
+    def remake(self) -> Callable[[], Source]:
+        """Makes it in another process."""
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+
+    def openapi(self, version: str) -> Own:
+        """The OpenAPI definitions of a version, by name."""
+
+
+Encoded = tuple[bytes, str]  #: compressed, and its ETag
+
+
 class OpenAPI:
-    """The documents of one catalogue.  `brought`: gives the definitions that are not built in."""
+    """The documents of one catalogue.  `brought`: gives the definitions that are not built in; `sources`: where they
+    come from."""
 
-    __slots__ = ("_brought", "_catalog", "_kept", "_names", "_shelf")
+    __slots__ = ("_brought", "_kept", "_names", "_shelf", "_sources", "catalog")
 
-    def __init__(self, catalog: Catalog, brought: Brought = nothing, shelf: DocumentCache | None = None) -> None:
-        self._catalog = catalog
+    def __init__(
+        self,
+        catalog: Catalog,
+        brought: Brought = nothing,
+        shelf: DocumentCache | None = None,
+        sources: Iterable[Source] = (),
+    ) -> None:
+        self._sources = {id(resource): source for source in sources for resource in source.resources}
+        self.catalog = catalog
         self._brought = brought
         self._shelf = shelf or DocumentCache()
         self._kept: dict[tuple[str, str], Document] = {}
@@ -150,49 +185,120 @@ class OpenAPI:
         """A version 3 document by its name; without a name the version 2 document."""
         document = self._kept.get((name, media))
         if document is None:
-            resources = documents.resources_of(self._catalog, name) if name else tuple(self._catalog)
+            resources = documents.resources_of(self.catalog, name) if name else tuple(self.catalog)
             document = self._shelf.get(name, media, resources, lambda: self._made(name, media, resources))
             self._kept[name, media] = document
         return document
 
     def _made(self, name: str, media: str, resources: Sequence[Resource]) -> Document:
+        """Raises LongWork if the current task has an allowance, and TurnOver."""
         if not name:
             return self._everything(media, resources)
+        if ALLOWANCE.get() is not None and self._size(resources) > LARGE:
+            raise self._long(name, media, Document(b"", "", resources), group_document, self._remade(resources), name)
+        return Document(*self.encoded(name, media, resources), resources)
+
+    def encoded(self, name: str, media: str, resources: Sequence[Resource]) -> Encoded:
+        """A version 3 document."""
         content = documents.openapi(documents.paths_in(name, resources), self._own(resources))
-        return encoded_document(encode(content, media), resources)
+        return compressed(encode(content, media))
 
     def _everything(self, media: str, resources: Sequence[Resource]) -> Document:
         """The built-in part is the same in all catalogues, so this extends a copy of it."""
         built_in = tuple(resource for resource in resources if not resource.custom)
         if len(built_in) == len(resources):
-            content = documents.swagger(self._paths(self._names, resources), self._own(resources))
-            return encoded_document(encode(content, media), resources, frozenset(content["definitions"]))
+            return self._built_in(media, resources)
         shared = OpenAPI(Catalog(built_in), self._brought, self._shelf)
         base = shared._document("", media)
         custom = tuple(resource for resource in resources if resource.custom)
-        paths = (path for path in self._paths(self._names, custom) if path.path.strip("/") not in shared._names)
-        part = documents.swagger_part(paths, self._own(custom), base.definitions)
-        whole = extended(gzip.decompress(base.compressed), part, media)
-        return encoded_document(whole, resources, base=base)
+        extensible = base.compressed, base.definitions, frozenset(shared._names)
+        if ALLOWANCE.get() is not None and all(id(one) in self._sources for one in custom):
+            whole = Document(b"", "", resources, base=base)
+            raise self._long("", media, whole, extended_document, self._remade(custom), extensible)
+        return Document(*self.extending(media, custom, extensible), resources, base=base)
+
+    def _built_in(self, media: str, resources: Sequence[Resource]) -> Document:
+        if media != JSON and ALLOWANCE.get() is not None:
+            plain = self._document("", JSON)
+            whole = Document(b"", "", resources, plain.definitions)
+            raise self._long("", media, whole, converted_document, plain.compressed)
+        content = documents.swagger(self._paths(self._names, resources), self._own(resources))
+        return Document(*compressed(encode(content, media)), resources, frozenset(content["definitions"]))
+
+    def extending(self, media: str, custom: Sequence[Resource], base: Base) -> Encoded:
+        """The version 2 document of the custom resources and those of a base."""
+        compressed_base, definitions, known = base
+        paths = (path for path in self._paths(self._names, custom) if path.path.strip("/") not in known)
+        part = documents.swagger_part(paths, self._own(custom), definitions)
+        return compressed(extended(gzip.decompress(compressed_base), part, media))
+
+    def _long(self, name: str, media: str, document: Document, make: Callable[..., Encoded], *args: Any) -> LongWork:
+        """A document that another process makes.  `document`: without its bytes."""
+
+        def keep(encoded: Encoded) -> Document:
+            return self._shelf.keep(name, media, replace(document, compressed=encoded[0], tag=encoded[1]))
+
+        return LongWork(partial(make, *args, media), keep)
+
+    def _size(self, resources: Sequence[Resource]) -> int:
+        """Bytes of the definitions of custom resources; 0 unless they can be made in another process."""
+        sources = [self._sources.get(id(one)) for one in resources]
+        return sum(one.size for one in dict.fromkeys(sources) if one is not None) if all(sources) else 0
+
+    def _remade(self, resources: Sequence[Resource]) -> Remade:
+        """What makes resources in another process."""
+        sources = dict.fromkeys(self._sources[id(one)] for one in resources)
+        paths = frozenset((one.group, one.version, one.plural) for one in resources)
+        return [source.remake for source in sources], paths
 
     def _paths(self, names: Iterable[str], resources: Sequence[Resource]) -> Iterator[PathOperations]:
         wanted = frozenset(map(id, resources))
         for name in names:
-            there = documents.resources_of(self._catalog, name)
+            there = documents.resources_of(self.catalog, name)
             yield from documents.paths_in(name, [one for one in there if id(one) in wanted])
 
     def _own(self, resources: Iterable[Resource]) -> Own:
         return {key: value for resource in resources for key, value in self._brought(resource).items()}
 
 
-def encoded_document(
-    encoded: bytes,
-    resources: Sequence[Resource],
-    definitions: frozenset[str] = frozenset(),
-    base: Document | None = None,
-) -> Document:
-    tag = hashlib.sha256(encoded).hexdigest().upper()
-    return Document(gzip.compress(encoded, FAST, mtime=0), tag, resources, definitions, base)
+def compressed(encoded: bytes) -> Encoded:
+    return gzip.compress(encoded, FAST, mtime=0), hashlib.sha256(encoded).hexdigest().upper()
+
+
+# --- in another process ---------------------------------------------------------------------------
+
+#: of a version 2 document that others extend: compressed, the names of its definitions, and the paths of its documents
+Base = tuple[bytes, frozenset[str], frozenset[str]]
+Remade = tuple[Sequence[Callable[[], Source]], frozenset[Path]]  #: definitions, and their resources to be described
+
+
+def group_document(remade: Remade, name: str, media: str) -> Encoded:
+    catalog = remade_catalog(remade)
+    return catalog.encoded(name, media, documents.resources_of(catalog.catalog, name))
+
+
+def extended_document(remade: Remade, base: Base, media: str) -> Encoded:
+    openapi = remade_catalog(remade)
+    return openapi.extending(media, tuple(openapi.catalog), base)
+
+
+def converted_document(compressed_json: bytes, media: str) -> Encoded:
+    return compressed(encode(orjson.loads(gzip.decompress(compressed_json)), media))
+
+
+def remade_catalog(remade: Remade) -> OpenAPI:
+    makes, paths = remade
+    brought: dict[int, Own] = {}
+    resources = []
+    for source in (make() for make in makes):
+        for one in source.resources:
+            if (one.group, one.version, one.plural) in paths:
+                resources.append(one)
+                brought[id(one)] = source.openapi(one.version)
+    return OpenAPI(Catalog(resources), lambda resource: brought[id(resource)])
+
+
+# --- encoding -------------------------------------------------------------------------------------
 
 
 def extended(base: bytes, part: Obj, media: str) -> bytes:

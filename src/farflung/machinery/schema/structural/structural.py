@@ -95,6 +95,13 @@ class Structural:
         #: makes the status of an object without one, if it gets a default
         self.default_status: Final[Make | None] = compile_default(self._status, ALL_STEPS)
 
+    def pruning_steps(self) -> Steps[Structural]:
+        """Compile what `prune` needs, and return this."""
+        yield from conversion_steps(self._node, ONLY_PRUNE)
+        yield VISIT_WORK
+        assert self._prune is not None
+        return self
+
     @cached_property
     def _prune(self) -> Convert:
         return compile_objects(self._node, ONLY_PRUNE)
@@ -170,18 +177,24 @@ def compiling_steps(schema: Any, metadata: MetadataRules) -> Steps[Structural]:
     node = yield from read_steps(schema)
     quick_check = QuickCheck()
     yield from quick_check.steps(node)
-    order = yield from inner_first(ConvertedNode(node, ALL_STEPS, kept=False, root=True), converted_within)
+    nodes = yield from conversion_steps(node, ALL_STEPS)
+    yield min(VISIT_WORK * nodes, TURN_WORK)
+    embedded = finder(node, lambda one: one.embedded) or no_values
+    yield min(VISIT_WORK * nodes, TURN_WORK)
+    keyed_lists = finder(node, lambda one: one.list_type in ("set", "map")) or no_values
+    yield min(VISIT_WORK * nodes, TURN_WORK)
+    return Structural(node, metadata, quick_check, FoundValues(embedded, keyed_lists))
+
+
+def conversion_steps(node: SchemaNode, steps: EnabledSteps) -> Steps[int]:
+    """Compile the conversions of all nodes, inner ones first.  Returns their number."""
+    order = yield from inner_first(ConvertedNode(node, steps, kept=False, root=True), converted_within)
     for at, place in enumerate(order):
         if at % TOGETHER == 0:
             yield work_of(len(order) - at)
         if not place.root:
             compile_values(place.node, place.steps, kept=place.kept)
-    yield min(VISIT_WORK * len(order), TURN_WORK)
-    embedded = finder(node, lambda one: one.embedded) or no_values
-    yield min(VISIT_WORK * len(order), TURN_WORK)
-    keyed_lists = finder(node, lambda one: one.list_type in ("set", "map")) or no_values
-    yield min(VISIT_WORK * len(order), TURN_WORK)
-    return Structural(node, metadata, quick_check, FoundValues(embedded, keyed_lists))
+    return len(order)
 
 
 OBJECT_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
