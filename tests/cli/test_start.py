@@ -6,20 +6,22 @@ import base64
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from hub_process import HubProcess
 
 from farflung.cli import start
-from farflung.cli.controllers import ALL, read_settings
-from farflung.cli.credentials import KUBECONFIG, TOKENS, ensure_tokens
+from farflung.cli.controllers import ALL, SCHEDULER, read_settings
+from farflung.cli.credentials import CONTROLLERS_KUBECONFIG, KUBECONFIG, TOKENS, ensure_tokens
 from farflung.cli.hub import HubSettings, database
 from farflung.cli.main import main
 from farflung.cli.plugins import contexts
 from farflung.cli.plugins.kubeconfig import change_files, load
-from farflung.cli.settings import ControllerOptions, FileOptions
+from farflung.cli.settings import AccessOptions, ControllerOptions, FileOptions
 from farflung.hub.auth.static_tokens import read_tokens, token_hash
+from farflung.hub.tenancy.controller_roles import CONTROLLERS
 from farflung.machines.files.scheduler_files import SchedulerFiles
 from farflung.placement.guard import DEFAULT_LIMITS, WithdrawalLimits
 from farflung.store.base import Unusable
@@ -30,8 +32,14 @@ URL = "https://hub.example:6443"
 
 def started(directory: Path) -> dict[str, str]:
     """The administrators' tokens, as a start leaves them."""
-    tokens = ensure_tokens(directory, start.ADMINISTRATORS_OF_ALL, NOW)
-    start.write_kubeconfig(directory, URL, b"the authority", tokens)
+    tokens = written(directory, URL, b"the authority")
+    return {one.name: tokens[one.name] for one in start.ADMINISTRATORS_OF_ALL}
+
+
+def written(directory: Path, url: str, authority: bytes) -> dict[str, str]:
+    """The tokens of all users."""
+    tokens = ensure_tokens(directory, start.USERS, NOW)
+    start.write_kubeconfig(directory, url, authority, tokens)
     return tokens
 
 
@@ -50,6 +58,42 @@ def test_the_kubeconfig_has_the_contexts_that_controllers_ask_for(tmp_path: Path
     authorities = {base64.b64decode(one["certificate-authority-data"]) for one in clusters.values()}
     assert authorities == {b"the authority"}
     assert {one["name"]: one["user"]["token"] for one in config["users"]} == tokens
+
+
+def test_each_controller_has_a_user_of_its_own_that_is_no_administrator(tmp_path: Path) -> None:
+    administrators = started(tmp_path)
+    path = tmp_path / CONTROLLERS_KUBECONFIG
+    config = yaml.safe_load(path.read_text())
+    assert path.stat().st_mode & 0o777 == 0o600
+    contexts = {one["name"]: one["context"] for one in config["contexts"]}
+    assert contexts == {name: {"cluster": "base", "user": f"system:farflung:{name}"} for name in CONTROLLERS}
+    tokens = {one["name"]: one["user"]["token"] for one in config["users"]}
+    known = read_tokens(tmp_path / TOKENS)
+    assert {known[token_hash(token)].groups for token in tokens.values()} == {("system:authenticated",)}
+    assert not set(tokens.values()) & set(administrators.values())
+    assert config["clusters"] == yaml.safe_load((tmp_path / KUBECONFIG).read_text())["clusters"][:1]
+
+
+def test_a_directory_of_an_earlier_version_gets_the_users_of_the_controllers(tmp_path: Path) -> None:
+    before = ensure_tokens(tmp_path, start.ADMINISTRATORS_OF_ALL, NOW)
+    (tmp_path / KUBECONFIG).write_text(yaml.safe_dump({"users": users_of(before)}))
+    assert started(tmp_path) == before
+    assert (tmp_path / CONTROLLERS_KUBECONFIG).exists()
+
+
+def users_of(tokens: dict[str, str]) -> list[dict[str, object]]:
+    return [{"name": name, "user": {"token": token}} for name, token in tokens.items()]
+
+
+@pytest.mark.parametrize(
+    "chosen", [{}, {"context": "edge-scheduler"}, {"accesses": {"root": AccessOptions(context="x")}}]
+)
+def test_controllers_are_their_own_users_unless_another_one_is_chosen(tmp_path: Path, chosen: dict[str, Any]) -> None:
+    started(tmp_path)
+    for path, own in ((tmp_path / CONTROLLERS_KUBECONFIG, not chosen), (tmp_path / KUBECONFIG, False)):
+        options = ControllerOptions(kubeconfig=str(path), **chosen)
+        assert read_settings("farflung controllers", ALL, options).has_own_users == own
+        assert read_settings("farflung scheduler", (SCHEDULER,), options).has_own_users == own
 
 
 def test_the_administrators_are_those_of_kcp(tmp_path: Path) -> None:
@@ -88,11 +132,12 @@ def test_nobody_becomes_an_administrator_by_swapping_tokens_in_the_kubeconfig(tm
 
 
 def test_who_was_in_a_workspace_stays_there_when_the_hub_starts_again_elsewhere(tmp_path: Path) -> None:
-    tokens, path = started(tmp_path), tmp_path / KUBECONFIG
+    started(tmp_path)
+    path = tmp_path / KUBECONFIG
     for workspace in ("root:my-org", "root:my-org:shop"):
         server = f"{URL}/clusters/{workspace}"
         change_files([path], partial(contexts.enter, server=server, context="root"))
-    start.write_kubeconfig(tmp_path, "https://127.0.0.1:7443", b"another authority", tokens)
+    written(tmp_path, "https://127.0.0.1:7443", b"another authority")
     again = load([path])
     assert contexts.server_of(again, again.current_context) == "https://127.0.0.1:7443/clusters/root:my-org:shop"
     contexts.go_back(again)
@@ -105,14 +150,15 @@ def test_who_was_in_a_workspace_stays_there_when_the_hub_starts_again_elsewhere(
     [("https://elsewhere:6443/clusters/root", "kcp-admin"), (f"{URL}/clusters/../x", "kcp-admin"), (URL, "nobody")],
 )
 def test_a_workspace_of_another_hub_or_of_somebody_else_is_not_kept(tmp_path: Path, server: str, user: str) -> None:
-    tokens, path = started(tmp_path), tmp_path / KUBECONFIG
+    started(tmp_path)
+    path = tmp_path / KUBECONFIG
     before = path.read_text()
     config = yaml.safe_load(before)
     config["clusters"].append({"name": contexts.CURRENT, "cluster": {"server": server}})
     context = {"cluster": contexts.CURRENT, "user": user}
     config["contexts"].append({"name": contexts.CURRENT, "context": context})
     path.write_text(yaml.safe_dump({**config, "current-context": contexts.CURRENT}))
-    start.write_kubeconfig(tmp_path, URL, b"the authority", tokens)
+    started(tmp_path)
     assert path.read_text() == before
 
 
@@ -162,7 +208,7 @@ def test_controllers_are_told_how_much_they_may_withdraw_at_once_and_what_is_sta
     told = start.options(tmp_path / KUBECONFIG, WithdrawalLimits(20, 3), 30.0, SchedulerFiles(), verbose=True)
     context = main.commands["controllers"].make_context("controllers", told)
     assert [context.params[one] for one in ("max_withdraw", "max_withdraw_number", "stale_after")] == [20, 3, 30.0]
-    assert [context.params[one] for one in ("context", "provider", "verbosity")] == ["base", "root:espw", 3]
+    assert [context.params[one] for one in ("context", "provider", "verbosity")] == ["", "root:espw", 3]
     assert context.params["identity_file"] == str(tmp_path / "controllers.identity")
     asked = main.commands["start"].make_context("start", ["--max-withdraw", "20%", "--max-withdraw-number", "3"])
     assert WithdrawalLimits(asked.params["max_withdraw"], asked.params["max_withdraw_number"]) == WithdrawalLimits(
@@ -189,6 +235,7 @@ def test_controllers_are_told_the_files_of_the_global_scheduler_but_serve_no_oth
     )
     assert settings.loaded.configured.policy.filters == ("Flavor",)
     assert settings.kept.path == str(tmp_path / "scheduler-files.json")
-    assert (settings.provider_access.kubeconfig, settings.provider_access.server) == (str(tmp_path / KUBECONFIG), "")
+    own = str(tmp_path / CONTROLLERS_KUBECONFIG)
+    assert (settings.provider_access.kubeconfig, settings.provider_access.server) == (own, "")
     assert settings.all_access is not None
     assert settings.all_access.server == ""

@@ -14,7 +14,7 @@ from memory_store import MemoryStore
 from servers import NetworkServer
 
 from farflung.cli import credentials, start
-from farflung.cli.credentials import Administrator
+from farflung.cli.credentials import KubeconfigUser
 from farflung.http.certificates import CertificateHolder
 from farflung.http.server import Server, serve
 from farflung.hub.assembly import Assembly, HubDependencies, Options, Sources
@@ -30,7 +30,7 @@ ADDRESS: Final = "https://hub.example.com:6443"  #: in the URLs of workspaces; n
 class ThreadedHub:
     """Runs from construction until `close`.  It has nothing in it but what every hub has."""
 
-    def __init__(self, options: Options, administrators: Sequence[Administrator]) -> None:
+    def __init__(self, options: Options, administrators: Sequence[KubeconfigUser]) -> None:
         self.tokens = {one.name: ids.new_token() for one in administrators}  #: by the administrators' names
         uids = ids.Uids()
         users = {

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from audited_controllers import audit_options, check_administrators, check_controllers
 from executable import Directory
 from hub_process import HubProcess
 from kubectl_runner import Kubectl, kubectls, minor_of
@@ -68,8 +69,11 @@ def namespace(hub: HubProcess) -> str:
 
 @pytest.fixture(scope="session")
 def session_workspaces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
-    with running(HubProcess(tmp_path_factory.mktemp("workspaces") / "data", command="start")) as hub:
+    directory = tmp_path_factory.mktemp("workspaces") / "data"
+    with running(HubProcess(directory, command="start", arguments=audit_options(directory))) as hub:
         yield hub
+        check_controllers(hub)
+        check_administrators(hub)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from contextlib import ExitStack
 
 import orjson
 import pytest
+from audited_controllers import audit_options, check_administrators, check_controllers
 from executable import Directory
 from hub_process import HubProcess
 from kubectl_runner import kubectls
@@ -292,7 +293,9 @@ class Story:
         self.session.run(EDGES)
 
     def _start_hub(self, *arguments: str, port: int = 0) -> None:
-        self.hub = HubProcess(self._directory.path / ".kcp", command="start", port=port, arguments=arguments)
+        directory = self._directory.path / ".kcp"
+        options = [*arguments, *audit_options(directory)]
+        self.hub = HubProcess(directory, command="start", port=port, arguments=options)
         self._undo.callback(self.hub.kill)
 
     def restart_hub(self, *arguments: str) -> None:
@@ -344,6 +347,8 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         for syncer in story.syncers.values():
             syncer.end()
         assert story.hub.trouble() == []
+        check_controllers(story.hub)
+        check_administrators(story.hub)
 
 
 def test_both_workloads_run_where_they_should(story: Story) -> None:

@@ -6,7 +6,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.apis.edge.names import STATUS_RETURNED_FROM
+from farflung.apis.edge.names import EXECUTING_COUNT, STATUS_RETURNED_FROM
 from farflung.apis.globalscheduler.names import CLUSTER_LABEL, DELIVERY_PREFIX
 from farflung.controllers.status_summarizer.status_return import Returned, ReturnRequest, next_step
 from farflung.machinery.errors import Obj
@@ -14,7 +14,6 @@ from farflung.machines import statuses
 from farflung.machines.object_readers import SubjectDecoder
 from farflung.machines.subjects import BOUND_CLUSTER
 from farflung.placement.names import GroupResource
-from farflung.placement.project import COUNT
 
 LABEL = "az1-0123456789abcdef"
 NOW = "2026-01-01T00:00:00Z"
@@ -45,7 +44,7 @@ def returned(pod: Obj, asked: ReturnRequest) -> bool:
         pod["status"] = dict(following.status)
         return True
     for part, name, value in (
-        ("labels", COUNT, following.executing),
+        ("labels", EXECUTING_COUNT, following.executing),
         ("annotations", STATUS_RETURNED_FROM, following.returned),
     ):
         pod["metadata"][part].pop(name, None)

@@ -210,6 +210,26 @@ async def test_informers_of_one_collection_share_a_watch_and_survive_each_other(
     assert watches() == 0
 
 
+async def test_clients_of_one_group_share_a_watch_whoever_their_users_are() -> None:
+    hub = await LocalHub.in_memory().furnish()
+    await hub.config_map("one")
+    lines = [LocalTransport(hub.function, ADMIN_TOKEN) for _ in range(3)]
+    shared, group = SharedInformers(OUTSIDE), object()
+
+    def ignore(what: str, error: Exception) -> None:
+        raise error
+
+    clients = Client(lines[0], group=group), Client(lines[1], "", "other", group=group), Client(lines[2])
+    made = [shared.informer(client, MAPS, orjson.loads, ignore) for client in clients]
+    running = [asyncio.create_task(one.run()) for one in made]
+    for one in made:
+        await one.synced.wait()
+    assert [bool(line.requests) for line in lines] == [True, False, True]
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+
+
 async def test_an_informer_that_joins_while_changes_arrive_gets_a_list() -> None:
     hub = await LocalHub.in_memory().furnish()
     await hub.config_map("before")

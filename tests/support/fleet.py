@@ -8,12 +8,14 @@ import io
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
+from audited_controllers import lacks_permission
 from hypothesis import strategies as st
-from local_transport import LocalTransport
-from platform_harness import MASTER, OPERATOR, PlatformHub
+from local_transport import LocalReply, LocalTransport, once
+from platform_harness import MASTER, OPERATOR, USERS, PlatformHub
 from simulated_time import monotonic, poll, simulated_environment
 
 from farflung.client.errors import Unreachable
@@ -24,8 +26,12 @@ from farflung.controllers.mailbox.controller import MailboxController, MailboxSe
 from farflung.controllers.placement_translator.controller import PlacementTranslator
 from farflung.controllers.placing_rights.controller import AccessReviewer, PlacingRights, TrustedWorkspaces
 from farflung.controllers.status_summarizer.controller import StatusSummarizer
+from farflung.http.messages import Request
+from farflung.hub.request import attributes
+from farflung.hub.request.target import target_of
+from farflung.hub.tenancy.controller_roles import user_of
 from farflung.lib.klog import Logger
-from farflung.machinery.errors import Obj
+from farflung.machinery.errors import ApiError, Obj
 from farflung.machines.controller import GlobalScheduler
 from farflung.machines.controller import GlobalSchedulerSetting as GlobalSetting
 from farflung.placement.feeds import FeedViews, PlacementFeed
@@ -75,6 +81,26 @@ class FaultyTransport(LocalTransport):
             yield reply
 
 
+@dataclass(frozen=True)
+class OwnLine:
+    """A line as the user of a controller."""
+
+    line: FaultyTransport
+    user: str
+    refuse: Callable[[str, OutgoingRequest], None]  #: called when the hub refuses a request
+
+    @asynccontextmanager
+    async def open(self, request: OutgoingRequest) -> AsyncIterator[Reply]:
+        headers = {**request.headers, "Authorization": f"Bearer {self.user}"}
+        async with self.line.open(replace(request, headers=headers)) as reply:
+            if reply.status == 403:
+                body = await reply.read()
+                if lacks_permission(reply.status, body.decode()):
+                    self.refuse(self.user, request)
+                reply = LocalReply(reply.status, {}, partial(once, body))
+            yield reply
+
+
 @dataclass
 class Fleet:
     hub: PlatformHub
@@ -91,6 +117,7 @@ class Fleet:
     globals: dict[str, Any] = field(default_factory=dict)  #: what the global scheduler is told beside where things are
     limits: WithdrawalLimits = field(default_factory=WithdrawalLimits)
     verbosity: int = 3
+    refusals: list[str] = field(default_factory=list)  #: requests that a controller lacks the permission for
 
     @property
     def env(self) -> Environment:
@@ -98,6 +125,24 @@ class Fleet:
 
     def client(self, prefix: str = "") -> Client:
         return Client(self.transport, prefix, "test")
+
+    def own(self, controller: str, prefix: str = "", line: FaultyTransport | None = None) -> Client:
+        """A client of a controller."""
+        line = line or self.transport
+        return Client(OwnLine(line, user_of(controller), self._note_refusal), prefix, "test", group=line)
+
+    def _note_refusal(self, user: str, request: OutgoingRequest) -> None:
+        """An administrator's request may be refused too: the view of a deleted export, for instance."""
+        path, _, query = request.target.partition("?")
+        routes, master = self.hub.platform.routes, USERS[MASTER]
+        try:
+            target = target_of(*routes.route(path, master))
+            assert target is not None
+            asked = attributes.of_target(request.method, target, Request(request.method, path, query).query)
+            routes.check(target.cluster, target.view, master, asked)
+        except ApiError:
+            return
+        self.refusals.append(f"{user} {request.method} {request.target}")
 
     # --- controllers ------------------------------------------------------------------------------
 
@@ -113,19 +158,20 @@ class Fleet:
         """Controllers that know nothing yet."""
         log = Logger(self.log, self.verbosity)
         self.manager = Manager(log)
-        espw, root = self.client(f"/clusters/{PROVIDER}"), self.client("/clusters/root")
+        espw, root = (self.own("edge-scheduler", f"/clusters/{path}") for path in (PROVIDER, "root"))
         edge, scheduling, workload = [
             (await find_view(client, name, self.env, log)).url
             for client, name in ((espw, "edge.kcp.io"), (root, "scheduling.kcp.io"), (root, "workload.kcp.io"))
         ]
         informers = SharedInformers(self.env)
-        rights = self.rights = self._rights(informers, log)
+        rights = self.rights = self._rights("edge-scheduler" if scheduler else "global-scheduler", informers, log)
         if scheduler or globals:
             rights.join(self.manager)
         if scheduler:
             setting = EdgeSchedulerSetting(espw, root, edge, scheduling, workload, rights, lambda: self.hub.now)
             EdgeScheduler(setting, "edge-scheduler", informers, log).join(self.manager)
         if mailboxes:
+            espw, root = (self.own("mailbox-controller", f"/clusters/{path}") for path in (PROVIDER, "root"))
             mailbox = MailboxSetting(espw, root, PROVIDER, edge, workload)
             MailboxController(mailbox, informers, log).join(self.manager)
         if scheduler or mailboxes or globals:
@@ -135,7 +181,7 @@ class Fleet:
             if translator:
                 self.translator = self._translator(feed)
             if summarizer:
-                recorder = self._recorder(feed.views.everywhere, log)
+                recorder = self._recorder(feed.views.of("status-summarizer").everywhere, log)
                 self.summarizer = StatusSummarizer(feed, recorder, lambda: self.hub.now, pause=0.02)
             self._tasks.append(asyncio.create_task(feed.run()))
         if globals:
@@ -143,22 +189,23 @@ class Fleet:
             self.global_scheduler = await self._global_scheduler(views, rights, informers, log)
             self._tasks.append(asyncio.create_task(self.global_scheduler.run()))
 
-    def _rights(self, informers: SharedInformers, log: Logger) -> PlacingRights:
+    def _rights(self, user: str, informers: SharedInformers, log: Logger) -> PlacingRights:
         if self.trusted is not None:
             trusted = TrustedWorkspaces(self.trusted, self.client().workspace)
             return PlacingRights(trusted, self.env, log, by_workspace=True)
-        everywhere = Client(self.masters, "/clusters/*", "placing-rights")
+        everywhere = self.own(user, "/clusters/*", self.masters)
         reviewer = AccessReviewer(everywhere, informers, lambda what, error: log.error(error, what))
         return PlacingRights(reviewer, self.env, log)
 
     async def _global_scheduler(
         self, views: tuple[str, str, str], rights: PlacingRights, informers: SharedInformers, log: Logger
     ) -> GlobalScheduler:
-        espw, root, compute = (self.client(f"/clusters/{path}") for path in (PROVIDER, "root", "root:compute"))
+        paths = (PROVIDER, "root", "root:compute")
+        espw, root, compute = (self.own("global-scheduler", f"/clusters/{path}") for path in paths)
         pods, clusters = [
             (await find_view(compute, name, self.env, log)).url for name in ("kubernetes", "globalscheduler.com")
         ]
-        everywhere = Client(self.masters, "/clusters/*", "global-scheduler")
+        everywhere = self.own("global-scheduler", "/clusters/*", self.masters)
         setting = GlobalSetting(
             everywhere,
             espw,
@@ -173,12 +220,15 @@ class Fleet:
         return GlobalScheduler(setting, self._recorder(everywhere, log), informers, log)
 
     def _feed(self, edge: str, scheduling: str, informers: SharedInformers, log: Logger) -> PlacementFeed:
-        espw, root = self.client(f"/clusters/{PROVIDER}"), self.client("/clusters/root")
-        everywhere = Client(self.masters, "/clusters/*", "placement-translator")
-        return PlacementFeed(FeedViews(everywhere, espw, root, edge, scheduling), self.limits, informers, log)
+        own: dict[str, FeedViews] = {}
+        for controller in ("placement-translator", "status-summarizer"):
+            espw, root = (self.own(controller, f"/clusters/{path}") for path in (PROVIDER, "root"))
+            everywhere = self.own(controller, "/clusters/*", self.masters)
+            own[controller] = FeedViews(everywhere, espw, root, edge, scheduling)
+        return PlacementFeed(replace(own["placement-translator"], own=own), self.limits, informers, log)
 
     def _translator(self, feed: PlacementFeed) -> PlacementTranslator:
-        recorder = self._recorder(feed.views.everywhere, feed.log)
+        recorder = self._recorder(feed.views.of("placement-translator").everywhere, feed.log)
         return PlacementTranslator(feed, recorder, lambda: self.hub.now)
 
     def _recorder(self, everywhere: Client, log: Logger) -> Recorder:
@@ -282,3 +332,4 @@ async def fleet() -> AsyncIterator[Fleet]:
             yield one
         finally:
             await one.crash()
+        assert one.refusals == [], "a controller lacks a permission"

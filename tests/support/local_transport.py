@@ -97,13 +97,13 @@ class LocalTransport:
         self.requests.append(request)
         path, _, query = request.target.partition("?")
         headers = {name.lower(): value for name, value in request.headers.items()}
-        headers["authorization"] = f"Bearer {self.token}"
+        headers.setdefault("authorization", f"Bearer {self.token}")
         given = self.function(messages.Request(request.method, path, query, headers, request.body))
         answer = given if isinstance(given, messages.Response | messages.Stream) else await given
         said = {name.lower(): value for name, value in answer.headers}
         if isinstance(answer, messages.Response):
             body = await answer.read()
-            yield LocalReply(answer.status, said, lambda: _once(body))
+            yield LocalReply(answer.status, said, lambda: once(body))
             return
         assert isinstance(answer, messages.Stream)
         sink = _Sink(request.target)
@@ -116,7 +116,7 @@ class LocalTransport:
             answer.stop()
 
 
-async def _once(body: bytes) -> AsyncIterator[bytes]:
+async def once(body: bytes) -> AsyncIterator[bytes]:
     yield body
 
 

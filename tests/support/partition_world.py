@@ -351,3 +351,4 @@ async def separated(directory: Path) -> AsyncIterator[World]:
         await link.edge.stop()
         with contextlib.suppress(TimeoutError):
             await fleet.hub.controllers.stop()
+    assert fleet.refusals == [], "a controller lacks a permission"

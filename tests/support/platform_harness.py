@@ -18,6 +18,7 @@ from farflung.hub.catalog import objects
 from farflung.hub.catalog.served import Kinds
 from farflung.hub.controllers.manager import ControllerManager
 from farflung.hub.request.user import ADMINISTRATORS, AUTHENTICATED, User
+from farflung.hub.tenancy.controller_roles import CONTROLLERS, user_of
 from farflung.hub.tenancy.workspace_authorizer import OPERATORS
 from farflung.machinery.errors import Obj
 from farflung.store.base import Store
@@ -44,6 +45,7 @@ USERS = {
     ALICE: User("alice", (AUTHENTICATED,)),
     BOB: User("bob", (AUTHENTICATED,)),
     ADMIN_TOKEN: User("system:kube-controller-manager", (ADMINISTRATORS,)),
+    **{user: User(user, (AUTHENTICATED,)) for user in map(user_of, CONTROLLERS)},
 }
 
 #: what the last hubs serve: the next ones have the same schemas, and need not compile them

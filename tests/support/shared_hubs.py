@@ -10,6 +10,7 @@ from typing import Final
 
 import orjson
 import yaml
+from audited_controllers import audit_options, check_controllers
 from hub_process import PATIENCE, Client, HubProcess
 
 POLL: Final = 0.2  #: seconds
@@ -30,7 +31,9 @@ class SharedHub:
         """`directory`: the hub's root directory.  `command`: `start` or `hub`."""
         self.directory = directory
         self._prefix = "/clusters/*" if command == "start" else ""
-        self._process = HubProcess(directory, command=command)
+        self._audits = command == "start"
+        options = audit_options(directory) if self._audits else []
+        self._process = HubProcess(directory, command=command, arguments=options)
         self.output = f"{self._process.ready_line}\n{self._process.hint}\n"
         try:
             self._before = self._content_with_home() if command == "start" else self._content()
@@ -48,7 +51,9 @@ class SharedHub:
             left = self._content() - self._before
 
     def stop(self) -> None:
-        """Raises AssertionError if it logged that something went wrong."""
+        """Raises AssertionError if it logged that something went wrong, or refused a controller."""
+        if self._audits:
+            check_controllers(self._process)
         self._process.stop()
         assert self._process.trouble() == []
 

@@ -10,7 +10,7 @@ import orjson
 from fleet import EDGE
 from translated import NAMESPACES, PROJECTED, World
 
-from farflung.apis.edge.names import STATUS_RETURNED_FROM
+from farflung.apis.edge.names import EXECUTING_COUNT, STATUS_RETURNED_FROM
 from farflung.controllers.status_summarizer.collector_results import CollectorResult
 from farflung.controllers.status_summarizer.collectors import CollectorQuery, InvalidQueryError, parse_query
 from farflung.controllers.status_summarizer.decide import summary_labels, summary_name
@@ -18,7 +18,6 @@ from farflung.controllers.status_summarizer.health import CopyStatus, Destinatio
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 from farflung.placement.names import GroupResource, ObjectRef
-from farflung.placement.project import COUNT
 from farflung.placement.types import CopyDestination, projection_of
 
 DEPLOYMENTS, WIDGETS = GroupResource("apps", "deployments"), GroupResource("example.org", "widgets")
@@ -327,7 +326,7 @@ class Twin:
                     return f"{key} in {cluster} is {there.get(key)} and not {expected.get(key)}"
             for ref, obj in self.refs[cluster].items():
                 found = (
-                    labels_of(obj).get(COUNT),
+                    labels_of(obj).get(EXECUTING_COUNT),
                     annotations_of(obj).get(STATUS_RETURNED_FROM),
                     obj.get("status") or {},
                 )

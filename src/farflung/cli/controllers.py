@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -22,7 +22,7 @@ from farflung.apis.kcp.names import SCHEDULING_GROUP, WORKLOAD_GROUP
 from farflung.cli.connection import describe_error
 from farflung.cli.settings import PROVIDER, AccessOptions, ControllerOptions, FileOptions, WithdrawalOptions
 from farflung.client.errors import ClientError, KubeconfigError
-from farflung.client.kubeconfig import ClientConfig, load
+from farflung.client.kubeconfig import ClientConfig, has_context, load
 from farflung.client.rest import NOTHING, Client, PlainClient, has_workspaces
 from farflung.controllers.edge_scheduler.controller import EdgeScheduler, EdgeSchedulerSetting
 from farflung.controllers.edge_scheduler.observe import observe
@@ -60,6 +60,14 @@ MAILBOXES: Final = "mailbox-controller"
 TRANSLATOR: Final = "placement-translator"
 SUMMARIZER: Final = "status-summarizer"
 GLOBAL: Final = "global-scheduler"
+#: the context of each controller's own user
+CONTEXTS: Final = {
+    SCHEDULER: "edge-scheduler",
+    MAILBOXES: MAILBOXES,
+    TRANSLATOR: TRANSLATOR,
+    SUMMARIZER: SUMMARIZER,
+    GLOBAL: GLOBAL,
+}
 ALL: Final = (SCHEDULER, MAILBOXES, TRANSLATOR, SUMMARIZER, GLOBAL)
 ALL_WORKSPACES: Final = frozenset({TRANSLATOR, SUMMARIZER, GLOBAL})  #: need access to all workspaces
 READING_PLACEMENTS: Final = frozenset({SCHEDULER, TRANSLATOR, SUMMARIZER})
@@ -94,6 +102,7 @@ class ControllerSettings:
     provider_access: AccessOptions = field(default_factory=AccessOptions)  #: to the provider workspace
     root_access: AccessOptions | None = None  #: to the root workspace, if it differs
     all_access: AccessOptions | None = None  #: to all workspaces, for ALL_WORKSPACES
+    has_own_users: bool = False  #: the kubeconfig has a context for each controller
     name: str = "edge-scheduler"
     log_only: bool = False
     trusted: tuple[str, ...] = ("root",)  #: paths of workspaces, for a server that records no authors
@@ -144,6 +153,7 @@ def read_settings(
         other = next((accesses[name] for name in ("allclusters", "sysadm") if name in accesses), nothing)
         context = other.context or ADMIN_CONTEXT
         everywhere = replace(other, kubeconfig=other.kubeconfig or kubeconfig, context=context, server=server)
+    chosen = options.context or any(one != nothing for one in accesses.values())
     return ControllerSettings(
         controllers,
         command,
@@ -151,6 +161,7 @@ def read_settings(
         provider,
         root,
         everywhere,
+        not chosen and all(has_context(provider.kubeconfig, CONTEXTS[one]) for one in controllers),
         with_parent=with_parent,
         limits=DEFAULT_LIMITS
         if withdrawal is None
@@ -240,14 +251,25 @@ class Servers:
     root: Client
     everywhere: Client | None = None  #: all workspaces
     whole: Client | None = None  #: the API of the kubeconfig's context, for a server that may have no workspaces
+    own: Mapping[str, Servers] = field(default_factory=dict)  #: of controllers that are users of their own
+
+    def of(self, controller: str) -> Servers:
+        return self.own.get(controller, self)
 
     def through(self, gate: Callable[[Client], Client]) -> Servers:
         everywhere = None if self.everywhere is None else gate(self.everywhere)
-        return Servers(gate(self.provider), gate(self.root), everywhere, self.whole and gate(self.whole))
+        own = {name: servers.through(gate) for name, servers in self.own.items()}
+        return Servers(gate(self.provider), gate(self.root), everywhere, self.whole and gate(self.whole), own)
 
 
 @contextlib.asynccontextmanager
 async def _servers(settings: ControllerSettings) -> AsyncIterator[Servers]:
+    if settings.has_own_users:
+        async with contextlib.AsyncExitStack() as stack:
+            group = object()
+            users = {one: await _servers_of(one, settings, group, stack) for one in settings.controllers}
+            yield replace(users[settings.controllers[0]], own=users)
+        return
     manager = settings.command.rpartition(" ")[2]
     access = client_config(settings.provider_access)
     whole = _access_to_all(settings)
@@ -264,6 +286,17 @@ async def _servers(settings: ControllerSettings) -> AsyncIterator[Servers]:
         if whole is not None:
             everywhere = Client(await stack.enter_async_context(whole.transport()), "", manager).workspace("*")
         yield Servers(provider, root, everywhere, own)
+
+
+async def _servers_of(
+    controller: str, settings: ControllerSettings, group: object, stack: contextlib.AsyncExitStack
+) -> Servers:
+    """As the controller's own user.  The controllers of a group share watches: each may read what it watches."""
+    access = client_config(replace(settings.provider_access, context=CONTEXTS[controller]))
+    transport = await stack.enter_async_context(access.transport())
+    server = Client(transport, access.prefix, settings.command.rpartition(" ")[2], group=group)
+    provider = server.workspace(settings.options.provider or PROVIDER)
+    return Servers(provider, server.workspace("root"), server.workspace("*"))
 
 
 def _access_to_all(settings: ControllerSettings) -> ClientConfig | None:
@@ -421,16 +454,14 @@ async def _schedule_without_edge_api(
     log: Logger,
 ) -> None:
     """Run the global scheduler until the edge API exists: it binds machines, and delivers none."""
-    assert servers.everywhere is not None
-    log.info("No edge API, so virtual machines are bound and not delivered", at=servers.provider.prefix)
-    targets = (await find_view(servers.root, WORKLOAD_GROUP, env, log)).url
-    locations = (await find_view(servers.root, SCHEDULING_GROUP, env, log)).url
-    rights = await placing_rights_of(settings, servers, SharedInformers(env), log)
+    own = servers.of(GLOBAL)
+    assert own.everywhere is not None
+    log.info("No edge API, so virtual machines are bound and not delivered", at=own.provider.prefix)
+    targets = (await find_view(own.root, WORKLOAD_GROUP, env, log)).url
+    locations = (await find_view(own.root, SCHEDULING_GROUP, env, log)).url
+    rights = await placing_rights_of(settings, own, SharedInformers(env), log)
     precedence = settings.precedence
-    clients = SchedulerClients(
-        NOTHING, servers.root, servers.everywhere, "", targets, locations, rights, precedence=precedence
-    )
-    join(clients)
+    join(SchedulerClients(NOTHING, own.root, own.everywhere, "", targets, locations, rights, precedence=precedence))
     async with asyncio.TaskGroup() as group:
         running = group.create_task(manager.run(), name="manager")
         await until_there(servers.provider, EDGE_GROUP, env)
@@ -473,27 +504,31 @@ async def _join(
     informers = SharedInformers(env)
     rights = None
     if not PLACING.isdisjoint(settings.controllers):
-        rights = await placing_rights_of(settings, servers, informers, log)
+        first = next(one for one in settings.controllers if one in PLACING)
+        rights = await placing_rights_of(settings, servers.of(first), informers, log)
         rights.join(manager)
     if SCHEDULER in settings.controllers and rights is not None:
-        scheduler = EdgeSchedulerSetting(servers.provider, servers.root, edge.url, locations, targets, rights, _now)
+        own = servers.of(SCHEDULER)
+        scheduler = EdgeSchedulerSetting(own.provider, own.root, edge.url, locations, targets, rights, _now)
         EdgeScheduler(scheduler, settings.name, informers, log, workers=settings.workers_of(SCHEDULER)).join(manager)
     if MAILBOXES in settings.controllers:
-        mailboxes = MailboxSetting(servers.provider, servers.root, provider, edge.url, targets, servers.everywhere)
+        own = servers.of(MAILBOXES)
+        mailboxes = MailboxSetting(own.provider, own.root, provider, edge.url, targets, own.everywhere)
         MailboxController(mailboxes, informers, log, workers=settings.workers_of(MAILBOXES)).join(manager)
-    if GLOBAL in settings.controllers and servers.everywhere is not None and rights is not None:
-        home = servers.provider.workspace(provider)
+    own = servers.of(GLOBAL)
+    if GLOBAL in settings.controllers and own.everywhere is not None and rights is not None:
+        home = own.provider.workspace(provider)
         clients = SchedulerClients(
-            home, servers.root, servers.everywhere, edge.url, targets, locations, rights, precedence=settings.precedence
+            home, own.root, own.everywhere, edge.url, targets, locations, rights, precedence=settings.precedence
         )
         workers = settings.workers_of(GLOBAL)
         elected.join(clients, files, identity, manager, informers, log, workers=workers)
     if servers.everywhere is not None and {TRANSLATOR, SUMMARIZER} & set(settings.controllers):
-        views = FeedViews(servers.everywhere, servers.provider.workspace(provider), servers.root, edge.url, locations)
+        views = feed_views(servers, settings.controllers, provider, edge.url, locations)
         feed = PlacementFeed(views, settings.limits, informers, log)
 
         def recorder(name: str) -> Recorder:
-            return Recorder(views.everywhere, name, _now, env.monotonic, lambda: f"{time.time_ns():x}", log)
+            return Recorder(views.of(name).everywhere, name, _now, env.monotonic, lambda: f"{time.time_ns():x}", log)
 
         if TRANSLATOR in settings.controllers:
             PlacementTranslator(feed, recorder(TRANSLATOR), _now, workers=settings.workers_of(TRANSLATOR))
@@ -501,3 +536,15 @@ async def _join(
             workers, stale_after = settings.workers_of(SUMMARIZER), settings.stale_after
             StatusSummarizer(feed, recorder(SUMMARIZER), _now, stale_after=stale_after, workers=workers)
         feed.join(manager)
+
+
+def feed_views(servers: Servers, controllers: Collection[str], provider: str, edge: str, locations: str) -> FeedViews:
+    """`provider`: path of the provider workspace; `edge`, `locations`: URLs of views.  The first controller that uses
+    the feed reads for all."""
+    own: dict[str, FeedViews] = {}
+    for controller in (TRANSLATOR, SUMMARIZER):
+        server = servers.of(controller)
+        if controller in controllers and server.everywhere is not None:
+            home = server.provider.workspace(provider)
+            own[controller] = FeedViews(server.everywhere, home, server.root, edge, locations)
+    return replace(next(iter(own.values())), own=own)

@@ -19,11 +19,12 @@ from farflung.lib.ids import Uids, new_token
 
 TOKENS = "tokens.json"  #: sha256 of a token → its user
 KUBECONFIG = "admin.kubeconfig"
+CONTROLLERS_KUBECONFIG = "controllers.kubeconfig"  #: has a context for each controller of a hub with workspaces
 ADMIN = "farflung-admin"
 
 
-class Administrator(NamedTuple):
-    """A user with a token in admin.kubeconfig."""
+class KubeconfigUser(NamedTuple):
+    """A user with a token in a kubeconfig of the hub."""
 
     name: str
     groups: tuple[str, ...]
@@ -36,18 +37,22 @@ class KubeconfigContext(NamedTuple):
     user: str
 
 
-PLAIN = Administrator(ADMIN, (ADMINISTRATORS, AUTHENTICATED))
+PLAIN = KubeconfigUser(ADMIN, (ADMINISTRATORS, AUTHENTICATED))
 
 
-def ensure_tokens(directory: Path, administrators: Sequence[Administrator], now: datetime) -> dict[str, str]:
-    """Tokens by user.  Valid tokens of admin.kubeconfig are kept, so that copies of that file stay valid; otherwise new
+def ensure_tokens(directory: Path, users: Sequence[KubeconfigUser], now: datetime) -> dict[str, str]:
+    """Tokens by user.  Valid tokens of the hub's kubeconfigs are kept, so that copies of them stay valid; otherwise new
     tokens replace them."""
     path = directory / TOKENS
     with locked(directory):
         tokens = read_tokens(path)
-        kept = _kept_tokens(directory / KUBECONFIG, administrators)
-        good = {one.name: kept[one.name] for one in administrators if is_theirs(kept.get(one.name), one, tokens)}
-        for one in administrators:
+        kept = {
+            name: token
+            for kubeconfig in (CONTROLLERS_KUBECONFIG, KUBECONFIG)
+            for name, token in _kept_tokens(directory / kubeconfig, users).items()
+        }
+        good = {one.name: kept[one.name] for one in users if is_theirs(kept.get(one.name), one, tokens)}
+        for one in users:
             if one.name not in good:
                 token = good[one.name] = new_token()
                 tokens = {hashed: other for hashed, other in tokens.items() if other.name != one.name}
@@ -57,15 +62,15 @@ def ensure_tokens(directory: Path, administrators: Sequence[Administrator], now:
     return good
 
 
-def is_theirs(token: str | None, administrator: Administrator, tokens: Mapping[str, TokenRecord]) -> bool:
+def is_theirs(token: str | None, user: KubeconfigUser, tokens: Mapping[str, TokenRecord]) -> bool:
     found = tokens.get(token_hash(token)) if token is not None else None
-    return found is not None and found.name == administrator.name
+    return found is not None and found.name == user.name
 
 
-def _kept_tokens(kubeconfig: Path, administrators: Sequence[Administrator]) -> dict[str, str]:
+def _kept_tokens(kubeconfig: Path, users: Sequence[KubeconfigUser]) -> dict[str, str]:
     """Tokens by user in a kubeconfig; empty if it cannot be read."""
     try:
-        found = {one.name: load([kubeconfig]).find(USERS, one.name) for one in administrators}
+        found = {one.name: load([kubeconfig]).find(USERS, one.name) for one in users}
     except CommandError:
         return {}
     tokens = {name: entry.body.get("token") for name, entry in found.items() if entry is not None}

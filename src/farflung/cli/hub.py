@@ -26,7 +26,7 @@ from farflung.cli.credentials import (
     KUBECONFIG,
     PLAIN,
     TOKENS,
-    Administrator,
+    KubeconfigUser,
     ensure_tokens,
     url_of,
     write_kubeconfig,
@@ -250,7 +250,7 @@ async def _running(settings: HubSettings, sockets: list[socket.socket], nodes: N
         # the initial objects of an empty directory are not logged
         lines = audit_lines(settings, silent=store.revision == FIRST and not settings.verbose)
         write = lines.write if settings.audits else lambda line, size: None
-        admin_tokens = ensure_tokens(directory, _administrators(settings), datetime.now(UTC))
+        admin_tokens = ensure_tokens(directory, _kubeconfig_users(settings), datetime.now(UTC))
         url = settings.url(sockets[0].getsockname()[1])
         dependencies = HubDependencies(
             store,
@@ -325,12 +325,12 @@ async def _running(settings: HubSettings, sockets: list[socket.socket], nodes: N
 # --- loaded only with workspaces ------------------------------------------------------------------
 
 
-def _administrators(settings: HubSettings) -> Sequence[Administrator]:
+def _kubeconfig_users(settings: HubSettings) -> Sequence[KubeconfigUser]:
     if not settings.workspaces:
         return (PLAIN,)
-    from farflung.cli.start import ADMINISTRATORS_OF_ALL
+    from farflung.cli.start import USERS
 
-    return ADMINISTRATORS_OF_ALL
+    return USERS
 
 
 def _write_kubeconfig(settings: HubSettings, url: str, ca_pem: bytes, tokens: Mapping[str, str]) -> None:

@@ -9,26 +9,37 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from farflung.cli.credentials import KUBECONFIG, Administrator, KubeconfigContext, cluster_at, whole_kubeconfig
+from farflung.cli.credentials import (
+    CONTROLLERS_KUBECONFIG,
+    KUBECONFIG,
+    KubeconfigContext,
+    KubeconfigUser,
+    cluster_at,
+    whole_kubeconfig,
+)
 from farflung.cli.plugins import kubeconfig as kubeconfig_files
 from farflung.cli.plugins.commands import CommandError
 from farflung.cli.plugins.contexts import CURRENT, PREVIOUS
 from farflung.cli.plugins.session import parse_server
 from farflung.hub.request.user import ADMINISTRATORS, AUTHENTICATED
-from farflung.hub.tenancy import bootstrap
+from farflung.hub.tenancy import paths
+from farflung.hub.tenancy.controller_roles import CONTROLLERS, user_of
 from farflung.hub.tenancy.workspace_authorizer import OPERATORS
 from farflung.lib.files import write_private
 from farflung.lib.supervisor import kept_running
 from farflung.machines.files.scheduler_files import SchedulerFiles
 from farflung.placement.guard import WithdrawalLimits
 
-PROVIDER: Final = f"root:{bootstrap.PROVIDER}"  #: exports the edge API
+PROVIDER: Final = f"root:{paths.PROVIDER}"  #: exports the edge API
 IDENTITY: Final = "controllers.identity"  #: file with the Lease identity of the controllers
 KEPT: Final = "scheduler-files.json"  #: last valid copy of the global scheduler's files
 VERBOSE: Final = "3"  #: log level of the controllers with --verbose
-OPERATOR: Final = Administrator("kcp-admin", (OPERATORS, AUTHENTICATED), has_uid=True)
-SHARD_ADMINISTRATOR: Final = Administrator("shard-admin", (ADMINISTRATORS, AUTHENTICATED))
+OPERATOR: Final = KubeconfigUser("kcp-admin", (OPERATORS, AUTHENTICATED), has_uid=True)
+SHARD_ADMINISTRATOR: Final = KubeconfigUser("shard-admin", (ADMINISTRATORS, AUTHENTICATED))
 ADMINISTRATORS_OF_ALL: Final = (OPERATOR, SHARD_ADMINISTRATOR)
+#: users of the controllers, by the names of their contexts
+CONTROLLER_USERS: Final = {name: KubeconfigUser(user_of(name), (AUTHENTICATED,)) for name in CONTROLLERS}
+USERS: Final = (*ADMINISTRATORS_OF_ALL, *CONTROLLER_USERS.values())
 
 #: names that controllers use
 CONTEXTS: Final = (
@@ -40,6 +51,10 @@ CONTEXTS: Final = (
 
 def write_kubeconfig(directory: Path, url: str, ca_pem: bytes, tokens: Mapping[str, str]) -> None:
     """`url`: without a workspace; `tokens`: by user.  Contexts of `kubectl ws` are kept."""
+    base, users = {"base": cluster_at(url, ca_pem)}, {one.name: tokens[one.name] for one in CONTROLLER_USERS.values()}
+    own = [KubeconfigContext(name, "base", user.name) for name, user in CONTROLLER_USERS.items()]
+    write_private(directory / CONTROLLERS_KUBECONFIG, whole_kubeconfig(base, users, own, "").encode())
+    tokens = {one.name: tokens[one.name] for one in ADMINISTRATORS_OF_ALL}
     kept, is_there = kept_workspaces(directory / KUBECONFIG, tokens)
     clusters = {"base": cluster_at(url, ca_pem), "root": cluster_at(f"{url}/clusters/root", ca_pem)}
     clusters |= {one.context: cluster_at(f"{url}/clusters/{one.workspace}", ca_pem) for one in kept}
@@ -61,7 +76,8 @@ def options(
     kubeconfig: Path, limits: WithdrawalLimits, stale_after: float, files: SchedulerFiles, *, verbose: bool
 ) -> list[str]:
     """Options of `farflung controllers`."""
-    where = ["--kubeconfig", str(kubeconfig), "--context", "base", "--provider-path", PROVIDER, "--with-parent"]
+    own = kubeconfig.with_name(CONTROLLERS_KUBECONFIG)
+    where = ["--kubeconfig", str(own), "--provider-path", PROVIDER, "--with-parent"]
     identity = ["--identity-file", str(kubeconfig.with_name(IDENTITY))]
     guard = ["--max-withdraw", f"{limits.share}%", "--max-withdraw-number", str(limits.number)]
     logging = ["--verbosity", VERBOSE] if verbose else []

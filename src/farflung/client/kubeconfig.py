@@ -115,6 +115,14 @@ def load(
     return followed(read(), [*files, *(() if authorities is None else authorities.files)], read)
 
 
+def has_context(path: str | None, name: str) -> bool:
+    """Whether the files that `load` would read have a context.  `load` reports files that cannot be read."""
+    try:
+        return name in merge([Path(path)] if path else files_of_environment(os.environ)).contexts
+    except KubeconfigError:
+        return False
+
+
 def followed(config: ClientConfig, files: Sequence[Path], read: Callable[[], ClientConfig]) -> ClientConfig:
     """The same server and credentials, with the certificates of the files whenever they change.  Certificates of an
     exec plugin are in no file, so its context stays."""

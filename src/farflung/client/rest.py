@@ -104,6 +104,7 @@ class Client:
     manager: str = ""  #: field manager
     dry_run: bool = False  #: writes are validated but not persisted
     lenient: bool = False  #: informers count a kind as empty until the server serves it
+    group: object = None  #: clients of one group share watches, also those of several users
 
     def with_dry_run(self) -> Client:
         """A client whose writes are dry runs with strict field validation."""

@@ -161,10 +161,7 @@ class Assembly:
         #: a computation in `workers` may wait for one of these, so they are not the same
         self.evaluators = WorkerPool(weights=JOB_SHARES)
         admission = Plugins(self.authorizer, ClusterPools(store), self.quotas, self.policies, self.evaluators)
-        if self.workspaces is None:
-            more_steps = MachineAdmission(self.authorizer).steps
-        else:
-            more_steps = self.workspaces.writes.steps
+        more_steps = MachineAdmission(self.authorizer).steps if self.workspaces is None else self.workspaces.steps
         if dependencies.placement_problem is not None:
             more_steps += PlacementSpecs(dependencies.placement_problem, self.evaluators).steps
         self.pipeline = Pipeline((*STEPS, *admission.steps, *more_steps))

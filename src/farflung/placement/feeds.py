@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -236,6 +236,11 @@ class FeedViews:
     root: Client  #: the root workspace
     edge: str  #: URL of the view with the edge API
     scheduling: str  #: URL of the view with Locations
+    own: Mapping[str, FeedViews] = field(default_factory=dict)  #: of controllers that are users of their own
+
+    def of(self, controller: str) -> FeedViews:
+        """The APIs as a controller writes to them."""
+        return self.own.get(controller, self)
 
     def edge_of(self, cluster: str) -> Client:
         """The edge API of a workspace."""

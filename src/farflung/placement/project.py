@@ -16,6 +16,7 @@ from farflung.apis.edge.names import (
     AUTHOR,
     DOWNSYNC_OVERWRITE,
     EDGE_GROUP,
+    EXECUTING_COUNT,
     PROJECTED,
     PROJECTION,
     STATUS_RETURNED_FROM,
@@ -267,7 +268,6 @@ _KEEP: Final[Mapping[tuple[str, str], Callable[[Section, Section], Section]]] = 
 
 NEVER: Final = "false"
 LATER_OVERWRITE: Final = "edge.kubestellar.io/downsync-overwrite"  #: the same on sources
-COUNT: Final = "kubestellar.io/executing-count"  #: label: the number of clusters with a copy
 HEAD: Final = frozenset({"apiVersion", "kind", "metadata", "status"})  #: every other section is content
 DIGITS: Final = 16  #: of a hash
 GLANCES: Final = 8  #: levels on which whole values are compared first; on all levels this would take quadratic time
@@ -303,7 +303,7 @@ def _travels(key: str) -> bool:
     prefix, slash, _ = key.partition("/")
     if slash and prefix != EDGE_GROUP and (prefix == SYSTEM or prefix.endswith(f".{SYSTEM}")):
         return False
-    return key not in (AUTHOR, PROJECTED, PROJECTION, COUNT, STATUS_RETURNED_FROM, LAST_APPLIED)
+    return key not in (AUTHOR, PROJECTED, PROJECTION, EXECUTING_COUNT, STATUS_RETURNED_FROM, LAST_APPLIED)
 
 
 def projected(

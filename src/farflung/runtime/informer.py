@@ -53,8 +53,8 @@ class Informer(Generic[T]):
     def share(self, reflectors: dict[ReflectorKey, Reflector[Any]]) -> None:
         """Use the reflector of another informer of the same collection, if there is one."""
         client, collection = self._client, self.collection
-        server = id(unguarded(client.transport)), client.prefix, client.lenient
-        key = *server, collection.group, collection.version, collection.plural
+        group = unguarded(client.transport) if client.group is None else client.group
+        key = id(group), client.prefix, client.lenient, collection.group, collection.version, collection.plural
         found = reflectors.setdefault(key, self._reflector)
         if found is not self._reflector:
             found.add(self._decode, self)
@@ -142,7 +142,8 @@ class SharedInformers:
     """The informers of one process.  Informers of the same collection share one watch, and those with the same decoder
     share what it decodes.
 
-    Clients share a watch only if they share a transport, and so the server and its credentials."""
+    Clients share a watch if they share a transport, and so the server and its credentials, or if they are of one group:
+    of users that may watch whatever they ask for."""
 
     def __init__(self, env: Environment) -> None:
         self.env = env

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.apis.edge.authors import Author
-from farflung.apis.kcp.names import SHARED_CLUSTER
+from farflung.apis.kcp.names import CONTROLLERS_CLUSTER, SHARED_CLUSTER
 from farflung.controllers.placing_rights.decide import (
     PlacingRoles,
     RightKey,
@@ -33,7 +33,7 @@ SUBJECTS: list[Obj] = [
     {"kind": "ServiceAccount", "name": "robot", "namespace": "default"},
     {"kind": "User", "name": "system:kcp:serviceaccount:wmw:default:robot"},
 ]
-CLUSTERS = ["imw", SHARED_CLUSTER, "other"]
+CLUSTERS = ["imw", SHARED_CLUSTER, CONTROLLERS_CLUSTER, "other"]
 KEYS = [RightKey(author, "imw") for author in AUTHORS]
 RULES = st.fixed_dictionaries(
     {
@@ -75,7 +75,7 @@ class Twin:
         author = key.author.seen_in(key.cluster)
         names, may = set[str](), False
         for (kind, cluster, _), binding in self.objects.items():
-            if kind != "binding" or cluster not in (key.cluster, SHARED_CLUSTER):
+            if kind != "binding" or cluster not in (key.cluster, SHARED_CLUSTER, CONTROLLERS_CLUSTER):
                 continue
             role = binding["roleRef"]["name"]
             found = self.objects.get(("role", cluster, role)) or self.objects.get(("role", SHARED_CLUSTER, role), {})

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from farflung.apis.edge.names import STATUS_RETURNED_FROM
+from farflung.apis.edge.names import EXECUTING_COUNT, STATUS_RETURNED_FROM
 from farflung.controllers.status_summarizer.status_return import Returned, ReturnRequest, ReturnStep, next_step
 from farflung.machines.delivery import placement_name
 from farflung.machines.engine.values import SiteKey
 from farflung.machines.statuses import delivery_labels
 from farflung.placement.names import GroupResource
-from farflung.placement.project import COUNT
 
 PODS = GroupResource("", "pods")
 SCHEDULED = {"type": "PodScheduled", "status": "True"}
@@ -21,7 +20,7 @@ SITE = SiteKey("clouds", "default", "az1")
 
 
 def machine(status: Any, *, returned: bool = True) -> dict[str, Any]:
-    marks = {"labels": {COUNT: "1"}, "annotations": {STATUS_RETURNED_FROM: "edge1"} if returned else {}}
+    marks = {"labels": {EXECUTING_COUNT: "1"}, "annotations": {STATUS_RETURNED_FROM: "edge1"} if returned else {}}
     return {"metadata": marks, "spec": {"virtualMachine": {}}, "status": status}
 
 

@@ -8,6 +8,7 @@ from memory_store import MemoryStore
 
 from farflung.hub.request.attributes import Attributes
 from farflung.hub.request.user import ADMINISTRATORS, AUTHENTICATED, User
+from farflung.hub.tenancy.api_exports import ExportKey
 from farflung.hub.tenancy.workspace_authorizer import (
     OPERATORS,
     WorkspaceAuthorizer,
@@ -122,7 +123,7 @@ async def test_the_policy_counts_for_who_sees_the_api_through_an_export_that_cla
 ) -> None:
     def sees(attributes: Attributes, user: User = OPERATOR) -> bool:
         try:
-            authorizer.check_view("shop", "mine", user, attributes)
+            authorizer.check_view(ExportKey("shop", "mine"), "*", user, attributes)
         except ApiError:
             return False
         return True

@@ -13,6 +13,7 @@ from farflung.hub.auth.impersonation import impersonated_user
 from farflung.hub.request.attributes import Attributes, of_target
 from farflung.hub.request.target import Target
 from farflung.hub.request.user import ADMINISTRATORS, ANONYMOUS, AUTHENTICATED, User
+from farflung.hub.tenancy.api_exports import ExportKey
 from farflung.hub.tenancy.workspace_authorizer import (
     ACCESS,
     DECISIONS,
@@ -388,8 +389,8 @@ async def test_a_view_is_for_those_who_may_do_so_with_the_content_of_its_export(
     widgets = Attributes("list", "ex.test", "widgets")
     for cluster in ("one", "two"):
         await world.put(f"/apis.kcp.io/apiexports/{cluster}/widgets", {})
-    world.authorizer.check_view("one", "widgets", ALICE, widgets)
-    world.authorizer.check_view("one", "widgets", OPERATOR, widgets)
+    world.authorizer.check_view(ExportKey("one", "widgets"), "*", ALICE, widgets)
+    world.authorizer.check_view(ExportKey("one", "widgets"), "*", OPERATOR, widgets)
     for cluster, export, asked in (
         ("one", "gadgets", widgets),
         ("two", "widgets", widgets),
@@ -397,7 +398,7 @@ async def test_a_view_is_for_those_who_may_do_so_with_the_content_of_its_export(
         ("one", "widgets", widgets._replace(verb="delete")),
     ):
         with pytest.raises(ApiError, match="access denied") as raised:
-            world.authorizer.check_view(cluster, export, ALICE, asked)
+            world.authorizer.check_view(ExportKey(cluster, export), "*", ALICE, asked)
         assert raised.value.code == 403
 
 
@@ -405,7 +406,7 @@ async def test_the_view_of_a_missing_export_is_refused(world: World) -> None:
     await world.role("one", "alice", EVERYTHING, EVERY_PATH)
     for user in (ALICE, OPERATOR, MASTER):
         with pytest.raises(ApiError, match="access denied"):
-            world.authorizer.check_view("one", "nosuch", user, Attributes("list", "", "secrets"))
+            world.authorizer.check_view(ExportKey("one", "nosuch"), "*", user, Attributes("list", "", "secrets"))
 
 
 @pytest.mark.parametrize("verb", ["get", "create", "update", "patch", "delete", "deletecollection"])

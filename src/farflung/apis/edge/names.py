@@ -18,6 +18,7 @@ SYNCER_CONFIGS: Final = Collection(EDGE_GROUP, "v1alpha1", "syncerconfigs", "Syn
 
 # --- labels ---------------------------------------------------------------------------------------
 
+EXECUTING_COUNT: Final = "kubestellar.io/executing-count"  #: label: the number of clusters with a copy
 PROJECTED: Final = "edge.kcp.io/projected"  #: `yes`: copies in a mailbox, and the objects made of them at the edge
 SOURCE_PLACEMENT: Final = "edge.kcp.io/source-placement"  #: of slices of a placement that has more than one
 SUMMARY_GROUP: Final = "edge.kcp.io/summary-group"

@@ -39,7 +39,7 @@ class PlacementTranslator:
         self._now = now
         self._caught_up = False  #: all keys were reconciled since the start, or since the engine was rebuilt
         self._due: dict[PlacementKey, float] = {}  #: latest time at which a status is written
-        self._discovery = DiscoveryCache(feed.views.everywhere.workspace)
+        self._discovery = DiscoveryCache(feed.views.of(NAME).everywhere.workspace)
         self.controller: Controller[WorkKey] = Controller(
             NAME, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
@@ -77,7 +77,9 @@ class PlacementTranslator:
 
     def reset(self, known: PlacementState) -> None:
         feed = self._feed
-        context = TranslatorContext(known, feed.views, self._now, self._env.monotonic, feed.log, feed.failing_objects)
+        context = TranslatorContext(
+            known, feed.views.of(NAME), self._now, self._env.monotonic, feed.log, feed.failing_objects
+        )
         self._known = known
         self._caught_up = False
         self._status_writer = StatusWriter(context, feed.placements, self._recorder, self._enqueue_status)

@@ -13,11 +13,12 @@ import msgspec
 
 from farflung.apis.edge.authors import Author
 from farflung.apis.edge.names import PLACE, RECORDS_AUTHORS
-from farflung.apis.kcp.names import GLOBAL_GROUPS, LOCATIONS, REQUIRED_GROUPS, SHARED_CLUSTER
+from farflung.apis.kcp.names import CONTROLLERS_CLUSTER, GLOBAL_GROUPS, LOCATIONS, REQUIRED_GROUPS, SHARED_CLUSTER
 from farflung.apis.names import ACCESS_REVIEWS, SERVICE_ACCOUNT
 from farflung.machinery.errors import Obj
 
 ROOT: Final = "root"  #: the workspace that exports Locations; its roles are the policy of the export
+APPLYING_EVERYWHERE: Final = (SHARED_CLUSTER, CONTROLLERS_CLUSTER)  #: clusters whose roles apply in every workspace
 ANY: Final = "*"
 ENTER: Final = frozenset({"access", ANY})  #: verbs of the permission to access a workspace
 
@@ -156,7 +157,7 @@ def subjects_of(author: Author) -> Iterator[PlacingSubject]:
 
 
 class PlacingRoles:
-    """The ClusterRoles and ClusterRoleBindings of all workspaces.  Those of one logical cluster apply in all others."""
+    """The ClusterRoles and ClusterRoleBindings of all workspaces.  Those of two logical clusters apply in all."""
 
     def __init__(self) -> None:
         self._rules: dict[tuple[str, str], PlacingRules] = {}  #: by logical cluster and name
@@ -198,7 +199,7 @@ class PlacingRoles:
         return is_global or any(rules.places for rules in self._bound_rules(key))
 
     def _bound_rules(self, key: RightKey) -> Iterator[PlacingRules]:
-        for cluster in (key.cluster, SHARED_CLUSTER):
+        for cluster in (key.cluster, *APPLYING_EVERYWHERE):
             for subject in subjects_of(key.author.seen_in(key.cluster)):
                 for name in self._bound.get((cluster, subject), ()):
                     yield self._rules_in(cluster, self._bindings[cluster, name].role)
@@ -206,7 +207,7 @@ class PlacingRoles:
 
 def concerned(cluster: str, keys: Iterable[RightKey]) -> list[RightKey]:
     """The rights that a change in a logical cluster may affect."""
-    if cluster in (SHARED_CLUSTER, ROOT):
+    if cluster in (*APPLYING_EVERYWHERE, ROOT):
         return list(keys)
     return [key for key in keys if key.cluster == cluster]
 

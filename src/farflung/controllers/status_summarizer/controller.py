@@ -88,7 +88,7 @@ class StatusSummarizer:
         self._feed = feed
         self._recorder = recorder
         self._now = now
-        self._clock = ServerClock(feed.views.provider, now, feed.env.monotonic)  #: of heartbeats
+        self._clock = ServerClock(feed.views.of(NAME).provider, now, feed.env.monotonic)  #: of heartbeats
         self._stale_after = timedelta(seconds=stale_after)
         self._pause = pause
         self._monotonic = feed.env.monotonic
@@ -215,7 +215,7 @@ class StatusSummarizer:
     # --- changes ----------------------------------------------------------------------------------
 
     def reset(self, known: PlacementState) -> None:
-        views, log = self._feed.views, self._feed.log
+        views, log = self._feed.views.of(NAME), self._feed.log
         self._known = known
         self._summaries = Summaries(known)
         self._summary_writer = SummaryWriter(self._summaries, self._existing, views, log)

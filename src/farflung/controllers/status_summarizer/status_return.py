@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import orjson
 
-from farflung.apis.edge.names import STATUS_RETURNED_FROM
+from farflung.apis.edge.names import EXECUTING_COUNT, STATUS_RETURNED_FROM
 from farflung.apis.globalscheduler.names import CLUSTER_LABEL, DELIVERED, DELIVERY_PREFIX
 from farflung.apis.kcp.names import CLUSTER_ANNOTATION
 from farflung.apis.names import POD_SCHEDULED, Collection
@@ -30,13 +30,12 @@ from farflung.placement.names import (
     WatchedCollection,
     category,
 )
-from farflung.placement.project import COUNT
 from farflung.placement.select import Selected
 from farflung.placement.state import PlacementState
 from farflung.placement.types import ObservedObject
 from farflung.runtime.recorder import InvolvedObject, Recorder
 
-MARKS: Final = (COUNT, STATUS_RETURNED_FROM)
+MARKS: Final = (EXECUTING_COUNT, STATUS_RETURNED_FROM)
 OWN: Final = (POD_SCHEDULED, DELIVERED)  #: conditions of the global scheduler
 ENDED: Final = ("Failed", "Succeeded")
 _NEVER: Final = frozenset(
@@ -80,7 +79,10 @@ def is_marked(document: bytes) -> bool:
 def next_step(resource: GroupResource, obj: Mapping[str, Any], request: ReturnRequest | None) -> ReturnStep | None:
     """`request`: None if no placement requests the status.  Returns None if nothing is to be written."""
     metadata = obj.get("metadata") or {}
-    there = (metadata.get("labels") or {}).get(COUNT), (metadata.get("annotations") or {}).get(STATUS_RETURNED_FROM)
+    there = (
+        (metadata.get("labels") or {}).get(EXECUTING_COUNT),
+        (metadata.get("annotations") or {}).get(STATUS_RETURNED_FROM),
+    )
     only = (
         request.only if request is not None and request.clusters == 1 and _uses_copy(resource, obj, request) else None
     )
@@ -148,7 +150,7 @@ def _without_copy(resource: GroupResource, obj: Mapping[str, Any]) -> Obj:
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V", bound=Hashable)
-MARKED: Final = ListOptions(labels=COUNT)
+MARKED: Final = ListOptions(labels=EXECUTING_COUNT)
 MOST_STEPS: Final = 4  #: writes in a row: the marks, the status, the marks again
 PERMANENT_ERRORS: Final = frozenset({400, 405, 413, 415, 422})  #: statuses of writes that will not succeed later
 
@@ -352,7 +354,7 @@ def _patch(obj: Obj, following: ReturnStep) -> tuple[Any, str, PatchType]:
         return [test, put if following.status else removal], "status", PatchType.JSON
     metadata: Obj = {"uid": uid}
     for section, name, value in (
-        ("labels", COUNT, following.executing),
+        ("labels", EXECUTING_COUNT, following.executing),
         ("annotations", STATUS_RETURNED_FROM, following.returned),
     ):
         if value is not None or name in (obj["metadata"].get(section) or {}):

@@ -9,7 +9,7 @@ its writer gets a response.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import count
 from typing import Final, NamedTuple
 
@@ -45,11 +45,13 @@ class LoadingPolicy(NamedTuple):
 
 
 class Authorizer:
-    """`shared`: a cluster whose ClusterRoles and ClusterRoleBindings apply in every cluster."""
+    """`shared`: a cluster whose ClusterRoles and ClusterRoleBindings apply in every cluster, except those in `kept`."""
 
-    def __init__(self, store: Store, *, shared: str = "") -> None:
+    def __init__(self, store: Store, *, shared: str = "", kept: Collection[str] = ()) -> None:
+        """`kept`: clusters whose roles stay in memory, besides those that have any."""
         self._store = store
         self._shared = shared
+        self._kept = frozenset((shared, *kept)) - {""}
         self._policies: dict[str, RbacPolicy] = {}
         self._loading: dict[str, LoadingPolicy] = {}
         self._numbers = count(1)
@@ -118,7 +120,7 @@ class Authorizer:
 
     def forget(self, cluster: str) -> None:
         """Drop the index of a cluster.  It is loaded again when needed."""
-        if cluster != self._shared:
+        if cluster not in self._kept:
             self._policies.pop(cluster, None)
             self._loading.pop(cluster, None)
 
@@ -130,13 +132,13 @@ class Authorizer:
         is not cached, because clients can request any cluster name."""
         loading = self._loading.get(cluster)
         if loading is None:
-            shared = self._policy(self._shared) if self._shared and cluster != self._shared else None
+            shared = self._policy(self._shared) if self._shared and cluster not in self._kept else None
             policy = RbacPolicy(shared)
             policy.generation = next(self._numbers)
             homes = STORAGE_PREFIXES if cluster and "/" not in cluster else ()
             keys = [entry.key for home in homes for entry in self._store.list(f"{home}{cluster}/").entries]
             if not keys:
-                if cluster == self._shared:
+                if cluster in self._kept:
                     self._policies[cluster] = policy
                 return policy
             loading = self._loading[cluster] = LoadingPolicy(policy, Paced(lambda: self._loading_steps(policy, keys)))

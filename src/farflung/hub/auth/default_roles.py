@@ -6,6 +6,7 @@ the group with the empty name; `read` and `write` stand for several verbs.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from farflung.apis.names import RBAC_GROUP
@@ -108,24 +109,32 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
 
 def default_roles() -> list[Obj]:
     """Aggregated roles are last."""
-    granted = {
-        name: [_rule(*line.split()) for line in text.split("\n") if line.strip()] for name, text in RULES.items()
-    }
-    return [_role(name, rules=rules) for name, rules in granted.items()] + [
+    return [_role(name, rules=rules_of(text)) for name, text in RULES.items()] + [
         _role(name, rules=None, selectors=[{"matchLabels": {f"{AGGREGATE}{name}": "true"}}])
         for name in ("view", "edit", "admin")
     ]
 
 
 def default_bindings() -> list[Obj]:
-    return [
-        _object("ClusterRoleBinding", name, {})
-        | {
-            "roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": name},
-            "subjects": [{"kind": "Group", "apiGroup": RBAC_GROUP, "name": group} for group in groups],
-        }
-        for name, groups in GROUPS.items()
-    ]
+    return [_binding(name, "Group", groups) for name, groups in GROUPS.items()]
+
+
+def role_of_user(name: str, user: str, rules: str) -> list[Obj]:
+    """A ClusterRole with the rules of these lines, and its binding to a user."""
+    return [_role(name, rules=rules_of(rules)), _binding(name, "User", [user])]
+
+
+def rules_of(text: str) -> list[Obj]:
+    """A rule for each line; text after `#` is a comment."""
+    lines = (line.partition("#")[0] for line in text.split("\n"))
+    return [_rule(*line.split()) for line in lines if line.strip()]
+
+
+def _binding(role: str, kind: str, subjects: Iterable[str]) -> Obj:
+    return _object("ClusterRoleBinding", role, {}) | {
+        "roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": kind, "apiGroup": RBAC_GROUP, "name": name} for name in subjects],
+    }
 
 
 def _role(name: str, *, rules: list[Obj] | None, selectors: list[Obj] | None = None) -> Obj:

@@ -11,7 +11,7 @@ from typing import Final
 from farflung.apis.names import SERVICE_ACCOUNT
 from farflung.http.messages import EXEMPT, Flow, Request
 from farflung.hub.auth.authenticator import Authenticator
-from farflung.hub.request.user import ANONYMOUS, User, is_administrator
+from farflung.hub.request.user import ANONYMOUS, CONTROLLER, User, is_administrator
 from farflung.machinery.errors import ApiError
 
 PROBES: Final = "probes"  #: health checks
@@ -44,7 +44,7 @@ class Flows:
         self._tenants: dict[str, str] = {}  #: of logical clusters
 
     def __call__(self, request: Request) -> Flow | None:
-        """None for administrators, who never wait."""
+        """None for administrators and the hub's controllers, which never wait."""
         try:
             user = self._authenticator.recognized_user(request)
         except ApiError:
@@ -54,7 +54,7 @@ class Flows:
             return Flow(PROBES, host(request.peer), "")
         if user is ANONYMOUS:
             return Flow(STRANGERS, host(request.peer), "")
-        if is_administrator(user) and not user.cluster:
+        if (is_administrator(user) or user.name.startswith(CONTROLLER)) and not user.cluster:
             return None
         workspace = path[len(CLUSTERS) :].partition("/")[0] if path.startswith(CLUSTERS) else ""
         return Flow(level_of(user, path), self._tenant_of(user), user.name, workspace)

@@ -278,6 +278,10 @@ class RbacPolicy:
 
     # --- queries ----------------------------------------------------------------------------------
 
+    def binds(self, user: User) -> bool:
+        """Whether a binding of this cluster names the user or one of its groups."""
+        return user.name in self._users or not self._groups.keys().isdisjoint(user.groups)
+
     def role(self, kind: str, namespace: str, name: str) -> Role | None:
         """The role that a binding in a namespace refers to."""
         if kind == "Role":

@@ -10,14 +10,14 @@ So nested aggregated roles are complete at once, and two roles that contain each
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import count
-from typing import Final
+from typing import Final, NamedTuple
 
 import orjson
 
 from farflung.apis.resource import Resource
-from farflung.hub.auth.default_roles import API_VERSION, AUTO_UPDATE, default_bindings, default_roles
+from farflung.hub.auth.default_roles import API_VERSION, AUTO_UPDATE
 from farflung.hub.auth.escalation import uncovered
 from farflung.hub.auth.rbac import CLUSTER_BINDINGS, CLUSTER_ROLES, rule_of
 from farflung.hub.catalog import objects
@@ -36,28 +36,46 @@ AT_ONCE: Final = 2_000  #: rules that are added before other tasks run
 MANAGER: Final = "clusterrole-aggregation-controller"
 
 
+class RoleSource(NamedTuple):
+    roles: Callable[[], Iterable[tuple[str, Iterable[Obj]]]]  #: roles and bindings by cluster
+    changes: str = ""  #: key of the Workspace on which the clusters depend; empty: they never change
+
+
 class DefaultRolesController:
-    def __init__(self, store: Store, kinds: StoredKinds, client: LoopbackClient, clusters: Iterable[str]) -> None:
+    """Creates roles and bindings at the start, and in clusters that are created later."""
+
+    def __init__(self, store: Store, kinds: StoredKinds, client: LoopbackClient, source: RoleSource) -> None:
         self._store = store
         self._resources = {
             "ClusterRole": kinds.builtin(CLUSTER_ROLES),
             "ClusterRoleBinding": kinds.builtin(CLUSTER_BINDINGS),
         }
         self._client = client
-        self._clusters = tuple(clusters)
-        self._wanted = [*default_roles(), *default_bindings()]
+        self._source = source
+        self._wanted: dict[str, list[Obj]] = {}  #: by cluster
+        self._subscription: Subscription | None = None
         self.queue: ReconcileQueue[str] = ReconcileQueue("default-roles", self._reconcile, workers=1)
 
     def start(self) -> None:
-        for cluster in self._clusters:
-            self.queue.add(cluster)
+        self._add_clusters()
+        if self._source.changes:
+            self._subscription = self._store.subscribe(self._source.changes, self._add_clusters)
 
     def stop(self) -> None:
-        pass
+        if self._subscription is not None:
+            self._subscription.cancel()
+
+    def _add_clusters(self, changes: Sequence[Change] = ()) -> None:
+        found: dict[str, list[Obj]] = {}
+        for cluster, wanted in self._source.roles():
+            found.setdefault(cluster, []).extend(wanted)
+        for cluster in found.keys() - self._wanted.keys():
+            self.queue.add(cluster)
+        self._wanted = found
 
     async def _reconcile(self, cluster: str) -> None:
         """Concurrent requests share a commit."""
-        await asyncio.gather(*(self._ensure(cluster, wanted) for wanted in self._wanted))
+        await asyncio.gather(*(self._ensure(cluster, wanted) for wanted in self._wanted.get(cluster, ())))
 
     async def _ensure(self, cluster: str, wanted: Obj) -> None:
         resource = self._resources[wanted["kind"]]

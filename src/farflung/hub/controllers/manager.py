@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol
@@ -27,10 +27,15 @@ from typing import Any, Final, Protocol
 from farflung.http.certificates import CertificateHolder
 from farflung.http.messages import Handler
 from farflung.hub.admission.quota_tracker import Quotas
+from farflung.hub.auth.default_roles import default_bindings, default_roles
 from farflung.hub.auth.service_account_tokens import ServiceAccountTokens
 from farflung.hub.catalog.served import Kinds
 from farflung.hub.controllers.certificates import CertificateController
-from farflung.hub.controllers.cluster_roles import ClusterRoleAggregationController, DefaultRolesController
+from farflung.hub.controllers.cluster_roles import (
+    ClusterRoleAggregationController,
+    DefaultRolesController,
+    RoleSource,
+)
 from farflung.hub.controllers.custom_resource_definitions import CRDController
 from farflung.hub.controllers.events import DEFAULT_TTL_SECONDS, EventTTLController
 from farflung.hub.controllers.garbage_collector import GarbageCollector
@@ -43,6 +48,7 @@ from farflung.hub.controllers.stored_kinds import StoredKinds, follow
 from farflung.hub.controllers.system_objects import SystemObjectsController
 from farflung.hub.controllers.volume_protection import PODS, VolumeProtectionController
 from farflung.hub.request.target import DEFAULT_CLUSTER
+from farflung.machinery.errors import Obj
 from farflung.store.base import Store
 
 #: field managers of what controllers write
@@ -73,10 +79,19 @@ def no_extra_controllers(
     return ()
 
 
+def default_objects() -> list[Obj]:
+    """The default roles and their bindings."""
+    return [*default_roles(), *default_bindings()]
+
+
+def roles_of_one_cluster() -> Iterable[tuple[str, Iterable[Obj]]]:
+    yield DEFAULT_CLUSTER, default_objects()
+
+
 @dataclass(frozen=True, slots=True)
 class ManagerOptions:
     clusters: Sequence[str] = (DEFAULT_CLUSTER,)  #: clusters with system namespaces and priority classes
-    roles_in: str = DEFAULT_CLUSTER  #: the cluster with the default roles
+    roles: RoleSource = RoleSource(roles_of_one_cluster)  # noqa: RUF009
     extra_controllers: ExtraControllers = no_extra_controllers
     pace: Pace = DEFAULT_PACE
     event_seconds: float = DEFAULT_TTL_SECONDS  #: how long Events are kept
@@ -103,7 +118,7 @@ class ControllerManager:
         client = LoopbackClient(hub.handler, hub.authorization, CONTROLLER_MANAGER)
         server = LoopbackClient(hub.handler, hub.authorization, SERVER)
         self._system = SystemObjectsController(store, kinds, server, options.clusters)
-        self._roles = DefaultRolesController(store, kinds, server, [options.roles_in])
+        self._roles = DefaultRolesController(store, kinds, server, options.roles)
         self._aggregation = ClusterRoleAggregationController(store, kinds, client)
         self._accounts = ServiceAccountsController(store, kinds, client, certificates)
         collector = GarbageCollector(store, kinds, client, clock)

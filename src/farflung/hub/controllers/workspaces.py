@@ -36,18 +36,21 @@ from farflung.apis.kcp.names import (
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.objects import cluster_in
 from farflung.hub.controllers.api_bindings import APIBindingController
+from farflung.hub.controllers.cluster_roles import RoleSource
 from farflung.hub.controllers.custom_resource_definitions import CRDController
 from farflung.hub.controllers.garbage_collector import GarbageCollector
 from farflung.hub.controllers.loopback import LoopbackClient
-from farflung.hub.controllers.manager import HubController, ManagerOptions
+from farflung.hub.controllers.manager import HubController, ManagerOptions, default_objects
 from farflung.hub.controllers.owner_graph import ownership_of
 from farflung.hub.controllers.reconcile_queue import ReconcileQueue
 from farflung.hub.controllers.sync_targets import SyncTargetController
 from farflung.hub.tenancy import status as states
+from farflung.hub.tenancy.controller_roles import controller_roles
 from farflung.hub.tenancy.direct_writes import encode_stored, gather_writes
 from farflung.hub.tenancy.hashes import NAME_LENGTH
 from farflung.hub.tenancy.paths import (
     LOGICAL_CLUSTERS,
+    PROVIDER,
     ROOT,
     WORKSPACES,
     logical_cluster_key,
@@ -470,4 +473,9 @@ def with_workspaces(
             APIBindingController(workspaces, store, client, clock, collector, definitions.release_names),
         )
 
-    return replace(options, clusters=(), roles_in=SHARED_CLUSTER, extra_controllers=extra_controllers)
+    def roles() -> Iterable[tuple[str, Iterable[Obj]]]:
+        yield SHARED_CLUSTER, default_objects()
+        yield from controller_roles(workspaces.tenancy.clusters)
+
+    source = RoleSource(roles, changes=workspace_key(ROOT, PROVIDER))  # users create it in a hub with --bare
+    return replace(options, clusters=(), roles=source, extra_controllers=extra_controllers)

@@ -21,6 +21,7 @@ class User:
 ADMINISTRATORS: Final = "system:masters"
 AUTHENTICATED: Final = "system:authenticated"
 UNAUTHENTICATED: Final = "system:unauthenticated"
+CONTROLLER: Final = "system:farflung:"  #: prefix of the user names of the hub's controllers
 ANONYMOUS: Final = User("system:anonymous", (UNAUTHENTICATED,))
 
 

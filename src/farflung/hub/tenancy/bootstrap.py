@@ -40,7 +40,7 @@ from farflung.hub.tenancy.direct_writes import (
     put_missing,
 )
 from farflung.hub.tenancy.direct_writes import SHARD as SHARDS
-from farflung.hub.tenancy.paths import ROOT, workspace_key
+from farflung.hub.tenancy.paths import PROVIDER, ROOT, workspace_key
 from farflung.hub.tenancy.workspaces import (
     BOOTSTRAPPER,
     NO_ANNOTATIONS,
@@ -53,7 +53,6 @@ from farflung.machinery.errors import Obj
 from farflung.store.base import Store
 
 COMPUTE: Final = "compute"
-PROVIDER: Final = "espw"  #: the workspace with the export of the edge API
 SCHEMA: Final = minimal_resource(APIS_GROUP, "v1alpha1", "apiresourceschemas", "APIResourceSchema")
 EXPORT: Final = minimal_resource(APIS_GROUP, "v1alpha1", "apiexports", "APIExport")
 DEFINITION: Final = minimal_resource(

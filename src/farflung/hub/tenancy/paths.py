@@ -22,6 +22,7 @@ from farflung.machinery.errors import ApiError, bad_request
 from farflung.store.base import Entry, Store, Watcher
 
 ROOT: Final = "root"
+PROVIDER: Final = "espw"  #: the workspace in root with the export of the edge API and the mailboxes
 WILDCARD: Final = "*"
 USER: Final = "user"
 SYSTEM: Final = "system:"

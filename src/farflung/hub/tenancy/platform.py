@@ -9,6 +9,7 @@ from farflung.apis.builtin.kinds import HUB
 from farflung.apis.kcp import kinds as kcp
 from farflung.hub.catalog.custom_kinds import Definition
 from farflung.hub.catalog.served import ClusterKinds, Kinds
+from farflung.hub.registry.pipeline import Step
 from farflung.hub.tenancy.api_exports import Exporter
 from farflung.hub.tenancy.binding_strategy import Binder
 from farflung.hub.tenancy.bootstrap import Bootstrap
@@ -41,6 +42,7 @@ class WorkspaceServices:
     apis: BoundApis
     binder: Binder
     exporter: Exporter
+    steps: tuple[Step, ...]  #: of the write pipeline
 
 
 def assemble_workspaces(
@@ -57,14 +59,16 @@ def assemble_workspaces(
     kinds.identify(apis.kind)
     apis.start()
     routes = WorkspaceRoutes(clusters, authorizer)
+    writes = WorkspaceWrites(tenancy, exporter, binder, HomeWorkspaces(store, tenancy), routes.allows, context.url)
     return WorkspaceServices(
         context.url,
         tenancy,
         routes,
         views,
-        WorkspaceWrites(tenancy, exporter, binder, HomeWorkspaces(store, tenancy), routes.allows, context.url),
+        writes,
         Bootstrap(store, tenancy, exporter, binder),
         apis,
         binder,
         exporter,
+        (*authorizer.controllers.steps, *writes.steps),
     )

@@ -102,6 +102,8 @@ class WorkspaceRoutes:
         if is_privileged(user):
             return
         cluster, _, view = route
+        if self._authorizer.controllers.is_controller(user):
+            yield from self._authorizer.controllers.depends_on()
         if initializing.is_initializer_view(view):
             yield from self._initializers.depends_on(view)
         elif view:
@@ -120,17 +122,16 @@ class WorkspaceRoutes:
         return True
 
     def check(self, cluster: str, view: str, user: User, asked: Attributes) -> None:
-        if ":" in asked.resource and not is_privileged(user):
-            raise access_denied(
-                user, asked, ACCESS_DENIED.reason
-            )  # roles and policies name resources without identities
+        if ":" in asked.resource and not (is_privileged(user) or self._authorizer.controllers.is_controller(user)):
+            # roles and policies name resources without identities
+            raise access_denied(user, asked, ACCESS_DENIED.reason)
         if not view:
             self._authorizer.check(cluster, user, asked)
         elif initializing.is_initializer_view(view):
             self._initializers.check(view, user, asked)
         else:
             home, _, export = view.partition("/")
-            self._authorizer.check_view(home, export, user, asked)
+            self._authorizer.check_view(ExportKey(home, export), cluster, user, asked)
         if cluster != WILDCARD:
             return
         if not view:

@@ -35,6 +35,8 @@ from farflung.hub.request.attributes import Attributes, Decision
 from farflung.hub.request.user import ADMINISTRATORS, AUTHENTICATED, User
 from farflung.hub.tenancy.api_bindings import claim_of, permission_claims
 from farflung.hub.tenancy.api_exports import ExportKey
+from farflung.hub.tenancy.controller_access import RESERVED_CLUSTERS, ControllerAccess
+from farflung.hub.tenancy.paths import WORKSPACES, LogicalClusters
 from farflung.machinery.errors import ApiError, Obj, object_details, qualified
 from farflung.store.base import Change, Entry, Store
 
@@ -155,13 +157,14 @@ def required_groups(entry: Entry) -> str:
 
 class WorkspaceAuthorizer(Authorizer):
     def __init__(self, store: Store) -> None:
-        super().__init__(store, shared=SHARED_CLUSTER)
+        super().__init__(store, shared=SHARED_CLUSTER, kept=RESERVED_CLUSTERS)
+        self.controllers = ControllerAccess(LogicalClusters(store), super().decide, self._policy)
         self._limits = PermissionPolicies(store)
         self._required: dict[str, str] = {}  #: cluster → required groups, if any
         self._entering: dict[tuple[object, ...], bool] = {}
         self._granted: set[tuple[object, ...]] = set()  #: decisions about collections
         store.subscribe(LOGICAL_CLUSTERS, self._on_clusters)
-        for prefix in (*STORAGE_PREFIXES, LOGICAL_CLUSTERS, EXPORTS, BINDINGS):
+        for prefix in (*STORAGE_PREFIXES, LOGICAL_CLUSTERS, WORKSPACES, EXPORTS, BINDINGS):
             store.subscribe(prefix, self._drop_decisions)
         for entry in store.list(LOGICAL_CLUSTERS).entries:
             self._update_cluster(entry.key, entry)
@@ -188,16 +191,17 @@ class WorkspaceAuthorizer(Authorizer):
         """Called when anything changes that a decision depends on."""
         self._granted.clear()
 
-    def check_view(self, cluster: str, export: str, user: User, asked: Attributes) -> None:
-        """Raises 403 unless the user may do something in the view of an export.  The view of an export that does not
-        exist is forbidden for all users.  Claims for resources of another export are subject to that export's
-        policy."""
-        is_there = self._store.get(f"{EXPORTS}{cluster}/{export}") is not None
-        is_allowed = is_privileged(user) or self._may_see(
-            ExportKey(cluster, export), without_global_groups(user), asked
-        )
-        if not is_there or not is_allowed or not self.decide(cluster, user, content_attributes(export, asked)).allowed:
+    def check_view(self, view: ExportKey, cluster: str, user: User, asked: Attributes) -> None:
+        """Raises 403 unless the user may do something in a cluster or all clusters of an export's view.  The view of an
+        export that does not exist is forbidden for all users.  Claims for resources of another export are subject to
+        that export's policy."""
+        is_there = self._store.get(f"{EXPORTS}{view.cluster}/{view.name}") is not None
+        if not is_there or not (self._may_use(view, user, asked) or self.controllers.allows(cluster, user, asked)):
             raise access_denied(user, asked, ACCESS_DENIED.reason)
+
+    def _may_use(self, view: ExportKey, user: User, asked: Attributes) -> bool:
+        is_allowed = is_privileged(user) or self._may_see(view, without_global_groups(user), asked)
+        return is_allowed and self.decide(view.cluster, user, content_attributes(view.name, asked)).allowed
 
     def may_enter(self, cluster: str, user: User) -> bool:
         if user.cluster and user.cluster != cluster:
@@ -241,11 +245,13 @@ class WorkspaceAuthorizer(Authorizer):
         user = without_global_groups(user)
         if is_privileged(user):
             return cluster != NO_CLUSTER and (attributes.verb not in CREATING_VERBS or self._can_have_objects(cluster))
-        if is_reserved(user, attributes) or not self._may_enter(cluster, user):
+        if is_reserved(user, attributes):
             return False
-        return self._is_within_policy(cluster, user, attributes) and (
-            is_operator(user) or super().decide(cluster, user, attributes).allowed
-        )
+        return (
+            self._may_enter(cluster, user)
+            and self._is_within_policy(cluster, user, attributes)
+            and (is_operator(user) or super().decide(cluster, user, attributes).allowed)
+        ) or ((cluster == WILDCARD or self.exists(cluster)) and self.controllers.allows(cluster, user, attributes))
 
     def _can_have_objects(self, cluster: str) -> bool:
         """For other clusters, such as the wildcard, the registry refuses with a better message."""

@@ -30,7 +30,7 @@ from farflung.apis.kcp.names import (
 )
 from farflung.apis.names import NAME_LABEL, RBAC_GROUP
 from farflung.hub.catalog import objects
-from farflung.hub.request.user import ADMINISTRATORS, User
+from farflung.hub.request.user import ADMINISTRATORS, AUTHENTICATED, CONTROLLER, User
 from farflung.hub.tenancy import hashes
 from farflung.hub.tenancy import status as states
 from farflung.hub.tenancy import workspace_types as types
@@ -55,7 +55,7 @@ from farflung.hub.tenancy.paths import (
     TypeReference,
     workspace_key,
 )
-from farflung.hub.tenancy.workspace_authorizer import is_operator, is_privileged
+from farflung.hub.tenancy.workspace_authorizer import OPERATORS, is_operator, is_privileged
 from farflung.hub.tenancy.workspace_types import (
     TypeLineage,
     WorkspaceType,
@@ -67,8 +67,9 @@ from farflung.store.base import Change, Entry, Store
 
 ADMIN_BINDING: Final = "workspace-admin"
 BOOTSTRAPPER: Final = User("system:kcp:bootstrapper", (ADMINISTRATORS,))  #: the hub, as the creator of workspaces
+OPERATOR: Final = User("kcp-admin", (OPERATORS, AUTHENTICATED))
 #: administrators whose tokens the hub creates; an annotation tells other administrators from users of these names
-OWN_ADMINISTRATORS: Final = frozenset({BOOTSTRAPPER.name, "kcp-admin", "shard-admin"})
+OWN_ADMINISTRATORS: Final = frozenset({BOOTSTRAPPER.name, OPERATOR.name, "shard-admin"})
 SHARD: Final = "root"
 SHARD_KEY: Final = "/core.kcp.io/shards/root/root"
 UNIVERSAL: Final = "root:universal"  #: the initializer that creates the namespace `default`
@@ -166,6 +167,8 @@ class Tenancy:
 
     def admit(self, cluster: str, user: User, workspace: Obj, may_use: MayUse) -> None:
         """Set owner and type of a new Workspace before validation.  Raises 403."""
+        if user.name.startswith(CONTROLLER) and not user.cluster:
+            user = OPERATOR  # owns the mailboxes, in which the mailbox controller has no more rights than it needs
         metadata = workspace["metadata"]
         annotations = metadata.setdefault("annotations", {})
         annotations[OWNER_ANNOTATION] = owner_text(user)
