@@ -13,6 +13,8 @@ import yaml
 from hub_process import Client, HubProcess, Json, eventually
 from written_directory import SECRET, SHOP, mailboxes, served, unpack
 
+from farflung.apis.edge.names import PROJECTION
+
 HERE = Path(__file__).parent
 DIRECTORIES = sorted(path.name.removesuffix(".tar.xz") for path in HERE.glob("*.tar.xz"))
 WEB = "/clusters/root:shop:web"
@@ -56,6 +58,8 @@ def client(upgraded: Upgraded) -> Iterator[Client]:
 def content(obj: Json) -> Json:
     """What users and controllers wrote, without what a server or a heartbeat changes by itself."""
     metadata = {key: value for key, value in obj["metadata"].items() if key not in ("resourceVersion", "managedFields")}
+    if PROJECTION in metadata.get("annotations", {}):  # a newer translator may record more
+        metadata["annotations"] = {name: one for name, one in metadata["annotations"].items() if name != PROJECTION}
     parts = {key: value for key, value in obj.items() if key not in ("metadata", "status")}
     if obj.get("type") == "kubernetes.io/service-account-token":
         parts["data"] = {key: value for key, value in obj["data"].items() if key != "ca.crt"}
