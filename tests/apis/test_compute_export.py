@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hub_harness import MERGE_PATCH, LocalHub
 
-from farflung.apis.custom_kinds import Described
+from farflung.apis.custom_kinds import CustomKind
 from farflung.apis.kcp import compute
 from farflung.apis.kcp.names import COMPUTE_EXPORT
 from farflung.machinery.errors import Obj
@@ -37,7 +37,7 @@ DEPLOYMENT: Obj = {
 }
 
 
-def in_a_group(kind: str) -> Described:
+def in_a_group(kind: str) -> CustomKind:
     """A definition cannot be in the core group, nor in one that is served already."""
     return replace(EXPORTED[kind], group="test.example")
 

@@ -12,7 +12,7 @@ import yaml
 from documented import undocumented
 from hub_harness import TABLE, LocalHub
 
-from farflung.apis.custom_kinds import Described
+from farflung.apis.custom_kinds import CustomKind
 from farflung.apis.edge import kinds as edge
 from farflung.apis.kcp import kinds as kcp
 from farflung.machinery.errors import Obj
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "config"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 STRICT = {"fieldValidation": "Strict"}
-KNOWN: dict[str, Described] = {**kcp.KINDS, **edge.KINDS}
+KNOWN: dict[str, CustomKind] = {**kcp.KINDS, **edge.KINDS}
 
 
 def documents(folder: str) -> dict[str, Obj]:

@@ -24,7 +24,7 @@ def text(description: str, **facets: Any) -> Obj:
     return {"description": description, "type": "string", **facets}
 
 
-def whole(description: str, **facets: Any) -> Obj:
+def integer(description: str, **facets: Any) -> Obj:
     """A number without a fraction, of 32 bits unless `format` says otherwise."""
     return {"description": description, "type": "integer", "format": "int32", **facets}
 
@@ -33,39 +33,39 @@ def number(description: str, **facets: Any) -> Obj:
     return {"description": description, "type": "number", **facets}
 
 
-def flag(description: str, **facets: Any) -> Obj:
+def boolean(description: str, **facets: Any) -> Obj:
     return {"description": description, "type": "boolean", **facets}
 
 
-def moment(description: str) -> Obj:
+def date_time(description: str) -> Obj:
     return text(description, format="date-time")
 
 
-def record(description: str, fields: Mapping[str, Obj], required: Sequence[str] = (), **facets: Any) -> Obj:
+def object_(description: str, fields: Mapping[str, Obj], required: Sequence[str] = (), **facets: Any) -> Obj:
     found: Obj = {"description": description, "type": "object", "properties": dict(fields), **facets}
     if required:
         found["required"] = sorted(required)
     return found
 
 
-def listing(description: str, items: Obj, **facets: Any) -> Obj:
+def array(description: str, items: Obj, **facets: Any) -> Obj:
     return {"description": description, "type": "array", "items": items, **facets}
 
 
 def texts(description: str, each: str, **facets: Any) -> Obj:
-    """A list of texts; `each` says what one of them is."""
-    return listing(description, text(each), **facets)
+    """A list of texts; `each`: the description of an entry."""
+    return array(description, text(each), **facets)
 
 
-def keyed(description: str, items: Obj, keys: Sequence[str], **facets: Any) -> Obj:
+def map_list(description: str, items: Obj, keys: Sequence[str], **facets: Any) -> Obj:
     """A list in which no two entries have the same keys."""
     map_keys = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
-    return listing(description, items, **map_keys, **facets)
+    return array(description, items, **map_keys, **facets)
 
 
 def distinct(description: str, items: Obj, **facets: Any) -> Obj:
     """A list without two equal entries."""
-    return listing(description, items, **{"x-kubernetes-list-type": "set"}, **facets)
+    return array(description, items, **{"x-kubernetes-list-type": "set"}, **facets)
 
 
 def mapping(description: str, values: Obj, **facets: Any) -> Obj:
@@ -93,25 +93,27 @@ def checked(fragment: Obj, *rules: tuple[str, str]) -> Obj:
 
 
 def label_selector(description: str, **facets: Any) -> Obj:
-    requirement = record(
+    requirement = object_(
         "One condition on the labels.",
         {
-            "key": text("The label that is looked at."),
-            "operator": text("How it is compared: In, NotIn, Exists or DoesNotExist."),
-            "values": texts("What it is compared with: one or more for In and NotIn, none for the others.", "A value."),
+            "key": text("The label key."),
+            "operator": text("In, NotIn, Exists or DoesNotExist."),
+            "values": texts(
+                "Label values: one or more for In and NotIn, none for Exists and DoesNotExist.", "A value."
+            ),
         },
         required=("key", "operator"),
     )
     fields = {
         "matchLabels": mapping("Labels and the values they must have.", text("The value.")),
-        "matchExpressions": listing("Further conditions, all of which must hold.", requirement),
+        "matchExpressions": array("Further conditions, all of which must hold.", requirement),
     }
-    return record(description, fields, **{"x-kubernetes-map-type": "atomic"}, **facets)
+    return object_(description, fields, **{"x-kubernetes-map-type": "atomic"}, **facets)
 
 
 def taints(description: str) -> Obj:
     """Taints, like those of Nodes."""
-    taint = record(
+    taint = object_(
         "A taint.",
         {
             "key": text("The key, like that of a label.", minLength=1, maxLength=317),
@@ -124,23 +126,21 @@ def taints(description: str) -> Obj:
         },
         required=("key", "effect"),
     )
-    return listing(description, taint, maxItems=64)
+    return array(description, taint, maxItems=64)
 
 
 def tolerations(description: str) -> Obj:
-    toleration = record(
-        "Marks that do not matter.",
+    toleration = object_(
+        "A toleration of taints.",
         {
-            "key": text("What the marks are called; any if it is left out, for which the operator is Exists."),
+            "key": text("The taint key. Empty with the operator Exists: all keys."),
             "operator": text(
-                "Whether the value has to be equal, too, or the mark only has to exist.",
+                "Equal: key and value of the taint must be equal. Exists: the key must be equal, with any value.",
                 enum=["Equal", "Exists"],
                 default="Equal",
             ),
-            "value": text("The value of the marks, if the operator is Equal."),
-            "effect": text(
-                "The effect of the marks; any if it is left out.", enum=[NO_SCHEDULE, "PreferNoSchedule", NO_EXECUTE]
-            ),
+            "value": text("The taint value that the operator Equal requires."),
+            "effect": text("The taint effect. Empty: all effects.", enum=[NO_SCHEDULE, "PreferNoSchedule", NO_EXECUTE]),
         },
     )
     checks = (
@@ -150,24 +150,24 @@ def tolerations(description: str) -> Obj:
             "value must be empty if operator is Exists",
         ),
     )
-    return listing(description, checked(toleration, *checks), maxItems=64)
+    return array(description, checked(toleration, *checks), maxItems=64)
 
 
 def conditions(description: str) -> Obj:
     """kcp's conditions: like those of Kubernetes, with a severity and without an observed generation."""
-    condition = record(
+    condition = object_(
         "A condition.",
         {
             "type": text("The type, in CamelCase."),
             "status": text("True, False or Unknown."),
-            "severity": text("How bad it is that the status is False: Error, Warning or Info."),
-            "lastTransitionTime": moment("When status, severity, reason or message last became another."),
+            "severity": text("The severity of a condition that is False: Error, Warning or Info."),
+            "lastTransitionTime": date_time("When status, severity, reason or message last changed."),
             "reason": text("The reason, as one CamelCase word."),
             "message": text("A human-readable message."),
         },
         required=("type", "status", "lastTransitionTime"),
     )
-    return listing(description, condition)
+    return array(description, condition)
 
 
 def column(name: str, path: str, description: str = "", kind: str = "string", priority: int = 0) -> Obj:
@@ -181,7 +181,7 @@ def column(name: str, path: str, description: str = "", kind: str = "string", pr
 
 
 def of_condition(type: str, field: str = "status") -> str:
-    """The path to what a column shows of a condition."""
+    """The path of a column that shows a field of a condition."""
     return f'.status.conditions[?(@.type=="{type}")].{field}'
 
 
@@ -190,19 +190,19 @@ AGE: Final = column("Age", ".metadata.creationTimestamp", kind="date")
 
 # --- A kind that is described as data: kcp's own, those of the edge API ---------------------------
 
-API_VERSION: Final = text("The group and version of the object's form, such as `example.org/v1`.")
-KIND: Final = text("What the object is. Cannot be changed.")
+API_VERSION: Final = text("The API group and version of the object, such as `example.org/v1`.")
+KIND: Final = text("The kind of the object. Cannot be changed.")
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class CustomKind:
     group: str
     plural: str
     kind: str
     description: str
     fields: Mapping[str, Obj]  #: beside apiVersion, kind and metadata
     required: Sequence[str] = ()
-    name: Mapping[str, object] = field(default_factory=dict)  #: what an object's name must be, as facets of a text
+    name: Mapping[str, object] = field(default_factory=dict)  #: schema facets of metadata.name
     columns: Sequence[Obj] = ()
     status: bool = True  #: whether its status is a subresource
     scale: Mapping[str, str] = field(default_factory=dict)
@@ -210,7 +210,7 @@ class Described:
     short_names: Sequence[str] = ()
     categories: Sequence[str] = ("kcp",)
     version: str = "v1alpha1"
-    snapshot: str = ""  #: what its APIResourceSchema is called before the first dot; made of its content if empty
+    snapshot: str = ""  #: prefix of the name of its APIResourceSchema; empty: version and hash of its content
 
     @property
     def singular(self) -> str:
@@ -233,7 +233,7 @@ class Described:
         return schema
 
     def definition(self) -> Obj:
-        """A CustomResourceDefinition as it is when its names are accepted; its conditions are left out."""
+        """A CustomResourceDefinition with accepted names and without conditions."""
         version = self._version()
         version["schema"] = {"openAPIV3Schema": version["schema"]}
         return {
@@ -254,7 +254,7 @@ class Described:
 
     @property
     def resource_schema_name(self) -> str:
-        """Another name for another content, because an APIResourceSchema cannot be changed."""
+        """The name depends on the content, because an APIResourceSchema cannot be changed."""
         return f"{self.snapshot or f'{self.version}-{schema_hash(self._snapshot())}'}.{self.qualified}"
 
     def _snapshot(self) -> Obj:

@@ -9,7 +9,7 @@ from typing import Final, Literal
 import orjson
 
 from farflung.apis.names import CUSTOM_RESOURCE_DEFINITIONS, Collection
-from farflung.client.discovery import DiscoveredResource as Described
+from farflung.client.discovery import DiscoveredResource as CustomKind
 from farflung.client.discovery import ServedResources, discover
 from farflung.client.errors import ClientError, InvalidResponse
 from farflung.client.rest import Client
@@ -80,7 +80,7 @@ class SharedKinds:
             if group.name == resource.group:
                 yield from (one.name for one in group.versions)
 
-    def _found(self, side: ServedResources, resource: GroupResource, version: str) -> Described | None:
+    def _found(self, side: ServedResources, resource: GroupResource, version: str) -> CustomKind | None:
         found = side.find(resource.group, resource.resource, version)
         return found if found is not None and _readable(found) else None
 
@@ -89,7 +89,7 @@ def served_only(collections: Mapping[GroupResource, Collection | None]) -> dict[
     return {resource: collection for resource, collection in collections.items() if collection is not None}
 
 
-def _readable(one: Described) -> bool:
+def _readable(one: CustomKind) -> bool:
     return {"list", "watch"} <= one.verbs
 
 

@@ -9,7 +9,7 @@ import pytest
 from workspaces_harness import LocalWorkspaces
 
 from farflung.apis.builtin.kinds import BUILTIN
-from farflung.apis.custom_kinds import Described, record, text
+from farflung.apis.custom_kinds import CustomKind, object_, text
 from farflung.apis.edge.names import UPSYNCED
 from farflung.apis.kcp.compute import structural
 from farflung.apis.validation import Rules
@@ -50,21 +50,21 @@ def pod(name: str) -> Obj:
     return an("v1", "Pod", "web", {"containers": [{"name": name, "image": "nginx"}]})
 
 
-def exported(group: str, plural: str, definition: str) -> Described:
+def exported(group: str, plural: str, definition: str) -> CustomKind:
     """A built-in kind as an APIResourceSchema of a user."""
     schema = structural(definition)["properties"]
     fields = {name: schema[name] for name in ("spec", "status")}
     kind = definition.rpartition(".")[2]
-    return Described(group, plural, kind, "A kind.", fields, namespaced=True, version="v1", categories=())
+    return CustomKind(group, plural, kind, "A kind.", fields, namespaced=True, version="v1", categories=())
 
 
 #: a kind of a user, with a name of Kubernetes and other fields
-OTHER = Described(
+OTHER = CustomKind(
     "apps",
     "daemonsets",
     "DaemonSet",
     "A kind.",
-    {"spec": record("Its content.", {"template": text("The name of a template.")})},
+    {"spec": object_("Its content.", {"template": text("The name of a template.")})},
     namespaced=True,
     version="v1",
     categories=(),

@@ -6,19 +6,19 @@ from typing import Final
 
 from farflung.apis.custom_kinds import (
     AGE,
-    Described,
+    CustomKind,
+    array,
+    boolean,
     column,
     conditions,
     distinct,
-    flag,
-    keyed,
+    integer,
     label_selector,
-    listing,
+    map_list,
+    object_,
     of_condition,
-    record,
     text,
     tolerations,
-    whole,
 )
 from farflung.apis.edge.names import EDGE_GROUP, SELECTED_COUNT, WORKLOAD_PROJECTED
 from farflung.apis.edge.summaries import STATUS_COLLECTOR, STATUS_SUMMARY
@@ -27,22 +27,22 @@ from farflung.machinery.errors import Obj
 
 # --- EdgePlacement --------------------------------------------------------------------------------
 
-EDGE_PLACEMENT: Final = Described(
+EDGE_PLACEMENT: Final = CustomKind(
     EDGE_GROUP,
     "edgeplacements",
     "EdgePlacement",
     "Selects objects of this workspace and the Locations to copy them to, and objects to upsync from there. "
     "Overlapping placements add up.",
     {
-        "spec": record(
+        "spec": object_(
             "The desired placement.",
             {
-                "locationSelectors": listing(
+                "locationSelectors": array(
                     "Selects the Locations whose labels match one of these selectors. An empty list selects none; {} "
                     "selects all visible Locations.",
                     label_selector("Labels of Locations."),
                 ),
-                "numberOfLocations": whole(
+                "numberOfLocations": integer(
                     "The maximal number of selected Locations; all matching ones by default. A Location counts if it "
                     "has a SyncTarget that can be used. Locations that are selected already are preferred, then "
                     "Locations in the order of their names.",
@@ -66,23 +66,23 @@ EDGE_PLACEMENT: Final = Described(
                     "Selects the namespaces whose objects are downsynced, by their labels. {} selects every "
                     "namespace; so does omitting it, unless `downsync` is set."
                 ),
-                "nonNamespacedObjects": listing("Cluster-scoped objects to downsync.", NON_NAMESPACED),
-                "downsync": listing(
+                "nonNamespacedObjects": array("Cluster-scoped objects to downsync.", NON_NAMESPACED),
+                "downsync": array(
                     "Objects to downsync, namespaced and cluster-scoped: those that match one of these clauses.",
                     DOWNSYNC,
                 ),
-                "wantSingletonReportedState": flag(
+                "wantSingletonReportedState": boolean(
                     "Whether the status of the only copy is returned to an object with exactly one destination."
                 ),
-                "upsync": listing("Objects to upsync from the selected clusters.", UPSYNC),
+                "upsync": array("Objects to upsync from the selected clusters.", UPSYNC),
             },
         ),
-        "status": record(
+        "status": object_(
             "The observed state.",
             {
-                "specGeneration": whole("The observed generation of the spec."),
-                "matchingLocationCount": whole("The number of matching Locations."),
-                SELECTED_COUNT: whole(
+                "specGeneration": integer("The observed generation of the spec."),
+                "matchingLocationCount": integer("The number of matching Locations."),
+                SELECTED_COUNT: integer(
                     "The number of objects that are copied to each destination, without the namespaces and definitions "
                     "that are copied with them."
                 ),
@@ -106,15 +106,15 @@ EDGE_PLACEMENT: Final = Described(
     categories=(),
 )
 
-SINGLE_PLACEMENT_SLICE: Final = Described(
+SINGLE_PLACEMENT_SLICE: Final = CustomKind(
     EDGE_GROUP,
     "singleplacementslices",
     "SinglePlacementSlice",
     "The destinations of the EdgePlacement with the same name.",
     {
-        "destinations": listing(
+        "destinations": array(
             "The destinations.",
-            record(
+            object_(
                 "One destination.",
                 {
                     "cluster": text("The logical cluster that has both the Location and the SyncTarget."),
@@ -134,7 +134,7 @@ SINGLE_PLACEMENT_SLICE: Final = Described(
 
 # --- Customizer -----------------------------------------------------------------------------------
 
-CUSTOMIZER: Final = Described(
+CUSTOMIZER: Final = CustomKind(
     EDGE_GROUP,
     "customizers",
     "Customizer",
@@ -142,9 +142,9 @@ CUSTOMIZER: Final = Described(
     'annotation `edge.kcp.io/expand-parameters: "true"`, `%(name)` in a value is replaced by the label or annotation '
     "of that name of the Location.",
     {
-        "replacements": keyed(
+        "replacements": map_list(
             "The replacements, in this order.",
-            record(
+            object_(
                 "One replacement.",
                 {
                     "path": text("The JSONPath of the replaced value."),

@@ -6,53 +6,53 @@ from typing import Final
 
 from farflung.apis.custom_kinds import (
     AGE,
-    Described,
+    CustomKind,
     anything,
+    array,
+    boolean,
     checked,
     column,
     conditions,
-    flag,
-    keyed,
-    listing,
+    date_time,
+    integer,
+    map_list,
     mapping,
-    moment,
     number,
+    object_,
     of_condition,
-    record,
     text,
     texts,
-    whole,
 )
 from farflung.apis.edge.names import EDGE_GROUP
 from farflung.machinery.errors import Obj
 
 # --- StatusSummary: results of StatusCollectors ---------------------------------------------------
 
-_CELL = record(
+_CELL = object_(
     "One value, in the field that `type` names.",
     {
         "type": text("The type.", enum=["String", "Number", "Bool", "Object", "Array", "Null"]),
         "string": text("A text."),
         "float": text("A number, as a text."),
-        "bool": flag("True or false."),
+        "bool": boolean("True or false."),
         "object": anything("An object."),
-        "array": listing("A list.", {"description": "An entry.", "x-kubernetes-preserve-unknown-fields": True}),
+        "array": array("A list.", {"description": "An entry.", "x-kubernetes-preserve-unknown-fields": True}),
     },
     required=("type",),
 )
-_ANSWER = record(
+_ANSWER = object_(
     "The result of one StatusCollector.",
     {
         "name": text("The name of the StatusCollector."),
         "columnNames": texts("The headings.", "A heading."),
-        "rows": listing(
+        "rows": array(
             "The rows, in order.",
-            record("One row.", {"columns": listing("One value for each heading.", _CELL)}, required=("columns",)),
+            object_("One row.", {"columns": array("One value for each heading.", _CELL)}, required=("columns",)),
         ),
-        "rowsLeftOut": whole("The number of rows beyond the limit."),
-        "errors": listing(
+        "rowsLeftOut": integer("The number of rows beyond the limit."),
+        "errors": array(
             "Copies for which an expression failed. They are not in the rows.",
-            record(
+            object_(
                 "One failure.",
                 {
                     "cluster": text("The logical cluster of the SyncTarget."),
@@ -62,38 +62,38 @@ _ANSWER = record(
                 },
             ),
         ),
-        "errorsLeftOut": whole("The number of failures beyond the limit."),
+        "errorsLeftOut": integer("The number of failures beyond the limit."),
     },
     required=("name",),
 )
 
 # --- StatusSummary --------------------------------------------------------------------------------
 
-_COPIES = record(
+_COPIES = object_(
     "Numbers of destinations.",
     {
-        "expected": whole("Clusters that should have a copy."),
-        "reporting": whole("Clusters with a copy that has a status."),
-        "missing": whole("Clusters without a copy."),
-        "stale": whole("Clusters with a stale heartbeat."),
-        "broken": whole("Clusters whose copy is broken."),
-        "progressing": whole(
+        "expected": integer("Clusters that should have a copy."),
+        "reporting": integer("Clusters with a copy that has a status."),
+        "missing": integer("Clusters without a copy."),
+        "stale": integer("Clusters with a stale heartbeat."),
+        "broken": integer("Clusters whose copy is broken."),
+        "progressing": integer(
             "Clusters that do not run the current generation of the copy yet. Broken copies do not count."
         ),
     },
     required=("expected", "reporting", "missing", "stale", "broken"),
 )
-_STATISTICS = record(
+_STATISTICS = object_(
     "Statistics of a number over all copies.",
     {
-        "count": whole("The number of copies that have it."),
+        "count": integer("The number of copies that have it."),
         "sum": number("The sum."),
         "min": number("The minimum."),
         "max": number("The maximum."),
     },
     required=("count", "sum", "min", "max"),
 )
-_BROKEN = record(
+_BROKEN = object_(
     "One cluster.",
     {
         "cluster": text("The logical cluster of the SyncTarget."),
@@ -101,24 +101,24 @@ _BROKEN = record(
         "syncTargetName": text("The name of the SyncTarget."),
         "reason": text("The cause, as one CamelCase word for programs."),
         "message": text("The cause, for people."),
-        "since": moment("When it broke, if known."),
+        "since": date_time("When it broke, if known."),
     },
     required=("cluster", "syncTargetName", "reason"),
 )
 
 
 def _counts(description: str, of: str) -> Obj:
-    return mapping(description, mapping(of, whole("The number of copies.")))
+    return mapping(description, mapping(of, integer("The number of copies.")))
 
 
-STATUS_SUMMARY: Final = Described(
+STATUS_SUMMARY: Final = CustomKind(
     EDGE_GROUP,
     "statussummaries",
     "StatusSummary",
     "The aggregated status of all copies of one object of one EdgePlacement. It is in the namespace of the object, or "
     "in `edge-status` for cluster-scoped objects. The status summarizer writes it.",
     {
-        "subject": record(
+        "subject": object_(
             "The object.",
             {
                 "group": text("Its API group; empty for the core group."),
@@ -132,15 +132,15 @@ STATUS_SUMMARY: Final = Described(
             required=("version", "kind", "resource", "name"),
         ),
         "destinations": _COPIES,
-        "observedAt": moment("When the newest status in this summary was observed."),
+        "observedAt": date_time("When the newest status in this summary was observed."),
         "aggregates": mapping("The numbers of the status, by their paths in it.", _STATISTICS),
         "conditions": _counts(
             "The conditions of the status, by their types.", "The number of copies by status of the condition."
         ),
         "values": _counts("Short texts of the status, by their paths in it.", "The number of copies by text."),
-        "broken": listing("Clusters whose copy is broken, up to a limit.", _BROKEN),
-        "brokenTruncated": whole("The number of broken copies beyond the limit."),
-        "collected": keyed("Results of StatusCollectors.", _ANSWER, ["name"]),
+        "broken": array("Clusters whose copy is broken, up to a limit.", _BROKEN),
+        "brokenTruncated": integer("The number of broken copies beyond the limit."),
+        "collected": map_list("Results of StatusCollectors.", _ANSWER, ["name"]),
     },
     required=("subject", "destinations"),
     namespaced=True,
@@ -166,12 +166,12 @@ _EXPRESSION = text(
     "A CEL expression of `inventory` (the cluster), `obj` (the object without its status), `returned` (the status of "
     "the copy) and `propagation` (when the status was observed)."
 )
-_DEFINED = record(
+_DEFINED = object_(
     "A named expression.",
     {"name": text("The heading.", minLength=1), "def": _EXPRESSION},
     required=("name", "def"),
 )
-_COMBINED = record(
+_COMBINED = object_(
     "A value that is computed over all copies.",
     {
         "name": text("The heading.", minLength=1),
@@ -190,7 +190,7 @@ def _some(name: str) -> str:
     return f"has(self.{name}) && size(self.{name}) > 0"
 
 
-STATUS_COLLECTOR: Final = Described(
+STATUS_COLLECTOR: Final = CustomKind(
     EDGE_GROUP,
     "statuscollectors",
     "StatusCollector",
@@ -198,26 +198,26 @@ STATUS_COLLECTOR: Final = Described(
     "in `spec.downsync[].statusCollectors`.",
     {
         "spec": checked(
-            record(
+            object_(
                 "The query: a row for each copy (`select`), or values over all copies (`combinedFields`).",
                 {
                     "filter": {
                         **_EXPRESSION,
                         "description": "Selects copies; all if omitted. " + _EXPRESSION["description"],
                     },
-                    "select": listing("The columns of a row for each copy.", _DEFINED),
-                    "combinedFields": listing("The columns that are computed over all copies.", _COMBINED),
-                    "groupBy": listing("Groups the copies; each group has a row.", _DEFINED),
-                    "limit": whole("The maximal number of rows.", minimum=1, maximum=1000, default=20),
+                    "select": array("The columns of a row for each copy.", _DEFINED),
+                    "combinedFields": array("The columns that are computed over all copies.", _COMBINED),
+                    "groupBy": array("Groups the copies; each group has a row.", _DEFINED),
+                    "limit": integer("The maximal number of rows.", minimum=1, maximum=1000, default=20),
                 },
             ),
             (f"!({_some('select')} && {_some('combinedFields')})", "select and combinedFields exclude each other"),
             (f"!({_some('groupBy')}) || ({_some('combinedFields')})", "groupBy needs combinedFields"),
         ),
-        "status": record(
+        "status": object_(
             "The observed state of the query.",
             {
-                "observedGeneration": whole("The observed generation of the query."),
+                "observedGeneration": integer("The observed generation of the query."),
                 "conditions": conditions("Valid: the query is valid."),
                 "errors": texts("Errors of the query.", "An error, with its field."),
             },

@@ -9,21 +9,21 @@ from typing import Final
 
 from farflung.apis.custom_kinds import (
     AGE,
-    Described,
+    CustomKind,
+    array,
+    boolean,
     column,
     conditions,
-    flag,
-    keyed,
+    date_time,
+    integer,
     label_selector,
-    listing,
+    map_list,
     mapping,
-    moment,
+    object_,
     of_condition,
     quantity,
-    record,
     text,
     texts,
-    whole,
 )
 from farflung.apis.edge.names import EDGE_GROUP, EDGE_REACHABLE, TRANSLATES_GENERATIONS
 from farflung.machinery.errors import Obj
@@ -31,18 +31,18 @@ from farflung.machinery.errors import Obj
 _GROUP = text("The API group; empty for the core group.")
 _RESOURCES = texts('The resources, as lower-case plurals; `["*"]` for all of the group, [] for none.', "A resource.")
 
-NON_NAMESPACED: Final = record(
+NON_NAMESPACED: Final = object_(
     "Cluster-scoped objects of one API group, selected by name or by labels.",
     {
         "apiGroup": _GROUP,
         "resources": _RESOURCES,
         "resourceNames": texts('Their names; `["*"]` for all, [] for none.', "A name."),
-        "labelSelectors": listing("Label selectors, of which one must match.", label_selector("Labels.")),
+        "labelSelectors": array("Label selectors, of which one must match.", label_selector("Labels.")),
     },
     required=("resources",),
 )
 
-DOWNSYNC: Final = record(
+DOWNSYNC: Final = object_(
     "Objects that match all fields of this clause. An omitted field matches every object.",
     {
         "apiGroup": text("The API group; empty for the core group. All groups if omitted."),
@@ -50,19 +50,19 @@ DOWNSYNC: Final = record(
         "namespaces": texts(
             'The namespaces; `["*"]` or empty for all namespaces and for cluster-scoped objects.', "A namespace."
         ),
-        "namespaceSelectors": listing(
+        "namespaceSelectors": array(
             "Label selectors of the namespace, of which one must match. Cluster-scoped objects match as if their "
             "namespace had no labels.",
             label_selector("Labels."),
         ),
         "objectNames": texts('Their names; `["*"]` or empty for all.', "A name."),
-        "labelSelectors": listing("Label selectors, of which one must match.", label_selector("Labels.")),
-        "createOnly": flag("Whether copies are only created, and not updated afterwards."),
+        "labelSelectors": array("Label selectors, of which one must match.", label_selector("Labels.")),
+        "createOnly": boolean("Whether copies are only created, and not updated afterwards."),
         "statusCollectors": texts("StatusCollectors to evaluate for the objects.", "The name of a StatusCollector."),
     },
 )
 
-UPSYNC: Final = record(
+UPSYNC: Final = object_(
     "Objects of one API group.",
     {
         "apiGroup": _GROUP,
@@ -86,58 +86,58 @@ def _resource(description: str, **further: Obj) -> Obj:
         "apiVersion": text("The version in which objects are read and written, without the group."),
         **further,
     }
-    return record(description, fields, required=("resource", "apiVersion"))
+    return object_(description, fields, required=("resource", "apiVersion"))
 
 
-_IN_ONE_NAMESPACE = record(
+_IN_ONE_NAMESPACE = object_(
     "Objects in one namespace.",
     {"namespace": text("The namespace."), "names": texts('Their names; `["*"]` for all.', "A name.")},
     required=("namespace",),
 )
 
-_SPEC = record(
+_SPEC = object_(
     "The objects to downsync and upsync.",
     {
-        "namespaceScope": record(
+        "namespaceScope": object_(
             "All objects of these resources in these namespaces.",
             {
                 "namespaces": texts("The namespaces.", "A namespace."),
-                "resources": listing("The resources.", _resource("One resource.")),
+                "resources": array("The resources.", _resource("One resource.")),
             },
         ),
-        "namespacedObjects": listing(
+        "namespacedObjects": array(
             "Single namespaced objects.",
             _resource(
                 "Objects of one resource.",
-                objectsByNamespace=keyed("The objects by namespace.", _IN_ONE_NAMESPACE, ["namespace"]),
+                objectsByNamespace=map_list("The objects by namespace.", _IN_ONE_NAMESPACE, ["namespace"]),
             ),
         ),
-        "clusterScope": listing(
+        "clusterScope": array(
             "Cluster-scoped objects.",
             _resource("Objects of one resource.", objects=texts('Their names; `["*"]` for all.', "A name.")),
         ),
-        "upsync": listing("Objects to upsync.", UPSYNC),
+        "upsync": array("Objects to upsync.", UPSYNC),
     },
 )
 
 # --- SyncerConfig: status -------------------------------------------------------------------------
 
-_HEARTBEAT = moment("When the syncer last reported, by its own clock.")
+_HEARTBEAT = date_time("When the syncer last reported, by its own clock.")
 
-_OBJECTS = record(
+_OBJECTS = object_(
     "Numbers of objects.",
     {
-        "synced": whole("Objects at the cluster that equal their copies in the mailbox."),
-        "pending": whole("Objects that are not applied yet."),
-        "failing": whole("Objects whose last attempt failed; the syncer retries."),
-        "orphaned": whole(
+        "synced": integer("Objects at the cluster that equal their copies in the mailbox."),
+        "pending": integer("Objects that are not applied yet."),
+        "failing": integer("Objects whose last attempt failed; the syncer retries."),
+        "orphaned": integer(
             "Objects at the cluster whose copies disappeared from the mailbox without being withdrawn. They stay."
         ),
-        "upsynced": whole("Objects of the cluster that are upsynced to the mailbox."),
+        "upsynced": integer("Objects of the cluster that are upsynced to the mailbox."),
     },
 )
 
-_PROBLEM = record(
+_PROBLEM = object_(
     "A failure of one object.",
     {
         "group": text("The API group; empty for the core group."),
@@ -150,18 +150,18 @@ _PROBLEM = record(
         ),
         "reason": text("The cause, as one CamelCase word for programs."),
         "message": text("The cause, for people."),
-        "lastTry": moment("The time of the last attempt."),
-        "tries": whole("The number of attempts."),
+        "lastTry": date_time("The time of the last attempt."),
+        "tries": integer("The number of attempts."),
     },
 )
 
-_REPORT = record(
+_REPORT = object_(
     "The syncer's report. Empty before the first syncer reports.",
     {
         "lastSyncerHeartbeatTime": _HEARTBEAT,
-        "syncedThrough": listing(
+        "syncedThrough": array(
             "Progress by resource: every copy up to this resourceVersion is at the cluster, except problems.",
-            record(
+            object_(
                 "One resource.",
                 {
                     "group": text("Its API group."),
@@ -170,17 +170,17 @@ _REPORT = record(
                 },
             ),
         ),
-        "syncer": record(
+        "syncer": object_(
             "The syncer.",
             {
                 "version": text("Its version."),
-                "started": moment("When it was started, by its own clock."),
-                TRANSLATES_GENERATIONS: flag(
+                "started": date_time("When it was started, by its own clock."),
+                TRANSLATES_GENERATIONS: boolean(
                     "Whether `observedGeneration` in the status that it returns is a generation of the copy."
                 ),
             },
         ),
-        "edge": record(
+        "edge": object_(
             "The cluster.",
             {
                 "uid": text("Its identity: the uid of its namespace kube-system."),
@@ -191,14 +191,14 @@ _REPORT = record(
         "allocatable": mapping(
             "The sum of the allocatable resources of all ready, schedulable nodes.", quantity("An amount.")
         ),
-        "nodes": record(
+        "nodes": object_(
             "Numbers of nodes.",
-            {"all": whole("All nodes."), "usable": whole("Ready, schedulable nodes.")},
+            {"all": integer("All nodes."), "usable": integer("Ready, schedulable nodes.")},
         ),
         "objects": _OBJECTS,
-        "driftCorrected": whole("The number of reverted changes to objects at the cluster.", format="int64"),
-        "problems": listing("Failures by object, up to a limit.", _PROBLEM),
-        "problemsOmitted": whole("The number of problems beyond the limit."),
+        "driftCorrected": integer("The number of reverted changes to objects at the cluster.", format="int64"),
+        "problems": array("Failures by object, up to a limit.", _PROBLEM),
+        "problemsOmitted": integer("The number of problems beyond the limit."),
         "conditions": conditions(
             "EdgeReachable: the cluster answers. Synced: it has all objects. OrphansPresent: it has objects whose "
             "copies disappeared without being withdrawn. CapacityKnown: the syncer may list its nodes."
@@ -208,7 +208,7 @@ _REPORT = record(
 )
 
 
-SYNCER_CONFIG: Final = Described(
+SYNCER_CONFIG: Final = CustomKind(
     EDGE_GROUP,
     "syncerconfigs",
     "SyncerConfig",
@@ -232,7 +232,7 @@ SYNCER_CONFIG: Final = Described(
 
 # --- EdgeSyncConfig, the older form ---------------------------------------------------------------
 
-_SELECTED = record(
+_SELECTED = object_(
     "Objects of one kind.",
     {
         "group": text("The API group; empty for the core group."),
@@ -243,20 +243,20 @@ _SELECTED = record(
     },
 )
 
-EDGE_SYNC_CONFIG: Final = Described(
+EDGE_SYNC_CONFIG: Final = CustomKind(
     EDGE_GROUP,
     "edgesyncconfigs",
     "EdgeSyncConfig",
     "Objects that a syncer downsyncs and upsyncs. Deprecated: use SyncerConfig. A syncer follows both.",
     {
-        "spec": record(
+        "spec": object_(
             "The objects to downsync and upsync.",
             {
-                "downSyncedResources": listing("Objects to downsync.", _SELECTED),
-                "upSyncedResources": listing("Objects to upsync.", _SELECTED),
-                "conversions": listing(
+                "downSyncedResources": array("Objects to downsync.", _SELECTED),
+                "upSyncedResources": array("Objects to upsync.", _SELECTED),
+                "conversions": array(
                     "Objects with another name at the cluster.",
-                    record(
+                    object_(
                         "Both names of one object.",
                         {
                             "upstream": {**_SELECTED, "description": "In the mailbox."},
@@ -266,7 +266,7 @@ EDGE_SYNC_CONFIG: Final = Described(
                 ),
             },
         ),
-        "status": record("The observed state of the syncer.", {"lastSyncerHeartbeatTime": _HEARTBEAT}),
+        "status": object_("The observed state of the syncer.", {"lastSyncerHeartbeatTime": _HEARTBEAT}),
     },
     short_names=("esc",),
     columns=(column("Heartbeat", ".status.lastSyncerHeartbeatTime", "When the syncer last reported", "date", 1), AGE),

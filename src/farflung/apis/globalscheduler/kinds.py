@@ -7,19 +7,19 @@ from typing import Final
 
 from farflung.apis.custom_kinds import (
     AGE,
-    Described,
+    CustomKind,
+    array,
+    boolean,
     column,
-    flag,
-    keyed,
-    listing,
+    date_time,
+    integer,
+    map_list,
     mapping,
-    moment,
     number,
+    object_,
     of_condition,
-    record,
     text,
     texts,
-    whole,
 )
 from farflung.apis.globalscheduler.names import GLOBALSCHEDULER_GROUP
 from farflung.apis.globalscheduler.selection import (
@@ -51,19 +51,19 @@ INT64: Final = {"format": "int64", "minimum": 0, "maximum": 2**53}
 
 
 def conditions(description: str) -> Obj:
-    condition = record(
+    condition = object_(
         "One condition.",
         {
             "type": name("The type, in CamelCase."),
             "status": text("The status.", enum=["True", "False", "Unknown"]),
             "reason": text("The cause of the status, as one CamelCase word for programs.", maxLength=LONGEST_TEXT),
             "message": text("The cause of the status, for people.", maxLength=32_768),
-            "lastTransitionTime": moment("When the status last changed."),
-            "observedGeneration": whole("The observed generation of the object.", **INT64),
+            "lastTransitionTime": date_time("When the status last changed."),
+            "observedGeneration": integer("The observed generation of the object.", **INT64),
         },
         required=("type", "status"),
     )
-    return keyed(description, condition, ["type"], maxItems=32)
+    return map_list(description, condition, ["type"], maxItems=32)
 
 
 # --- Cluster: fields in lower case, as in the original --------------------------------------------
@@ -72,9 +72,9 @@ MOST_OFFERED: Final = 1024  #: flavors of one Cluster
 MOST_TENANTS: Final = 1024
 MOST_NOTED: Final = 16  #: machines that a Cluster did not take
 
-_TAINTS = listing(
+_TAINTS = array(
     "Taints, as Nodes have them: stacks that do not tolerate them are not bound to the Cluster.",
-    record(
+    object_(
         "One taint.",
         {
             "key": text("The key.", minLength=1, maxLength=317),
@@ -84,47 +84,47 @@ _TAINTS = listing(
                 "them if no other Cluster fits, NoExecute also evicts bound ones.",
                 enum=EFFECTS,
             ),
-            "timeAdded": moment("When the taint was added, for NoExecute."),
+            "timeAdded": date_time("When the taint was added, for NoExecute."),
         },
         required=("key", "effect"),
     ),
     maxItems=MOST_TAINTS,
 )
-_USED = record(
+_USED = object_(
     "The resources of all bound stacks.",
     {
         "flavors": mapping(
-            "The number of machines by flavor.", whole("The number.", **INT64), maxProperties=MOST_OFFERED
+            "The number of machines by flavor.", integer("The number.", **INT64), maxProperties=MOST_OFFERED
         ),
-        "vcpus": whole("Virtual processors.", **INT64),
-        "memory": whole("Memory, in MiB.", **INT64),
-        "storage": mapping("GiB by type of storage.", whole("GiB.", **INT64), maxProperties=64),
-        "eips": whole("Public addresses.", **INT64),
+        "vcpus": integer("Virtual processors.", **INT64),
+        "memory": integer("Memory, in MiB.", **INT64),
+        "storage": mapping("GiB by type of storage.", integer("GiB.", **INT64), maxProperties=64),
+        "eips": integer("Public addresses.", **INT64),
     },
 )
 
-_REFUSALS = record(
+_REFUSALS = object_(
     "Set if the SyncTarget refused all of the last bound virtual machines.",
     {
         "machines": texts("The last refused machines.", "A logical cluster, a slash and a uid.", maxItems=MOST_NOTED),
-        "times": whole("How often this was observed; the pause before the next try grows with it.", **INT64),
-        "lastTime": moment("The time of the last refusal."),
-        "observedGeneration": whole("The generation of the spec then; a new generation ends the pause.", **INT64),
+        "times": integer("How often this was observed; the pause before the next try grows with it.", **INT64),
+        "lastTime": date_time("The time of the last refusal."),
+        "observedGeneration": integer("The generation of the spec then; a new generation ends the pause.", **INT64),
     },
 )
 
-CLUSTER: Final = Described(
+CLUSTER: Final = CustomKind(
     GLOBALSCHEDULER_GROUP,
     "clusters",
     "Cluster",
     "A cluster to which virtual machines can be bound, with its location and capacity.",
     {
-        "spec": record(
+        "spec": object_(
             "Its location and capacity.",
             {
                 "ipaddress": name("Its address."),
                 "geolocation": GEO_LOCATION,
-                "region": record(
+                "region": object_(
                     "Its region and zone.",
                     {
                         "region": text("The region.", minLength=1, maxLength=253),
@@ -132,38 +132,38 @@ CLUSTER: Final = Described(
                     },
                     required=("region", "availabilityzone"),
                 ),
-                "operator": record("The network operator.", {"operator": OPERATOR}),
-                "flavors": listing(
+                "operator": object_("The network operator.", {"operator": OPERATOR}),
+                "flavors": array(
                     "The flavors of machines that it offers.",
-                    record(
+                    object_(
                         "One flavor.",
                         {
                             "flavorid": text("The id in the catalogue.", minLength=1, maxLength=253),
-                            "totalcapacity": whole("The maximal number of its machines.", **INT64),
+                            "totalcapacity": integer("The maximal number of its machines.", **INT64),
                         },
                         required=("flavorid",),
                     ),
                     maxItems=MOST_OFFERED,
                 ),
-                "storage": listing(
+                "storage": array(
                     "The capacity of its storage.",
-                    record(
+                    object_(
                         "One type of storage.",
                         {
                             "typeid": text("The type, such as sata, sas or ssd.", minLength=1, maxLength=253),
-                            "storagecapacity": whole("GiB.", **INT64),
+                            "storagecapacity": integer("GiB.", **INT64),
                         },
                         required=("typeid",),
                     ),
                     maxItems=64,
                 ),
-                "eipcapacity": whole("The number of public addresses; no limit if omitted.", **INT64),
-                "cpucapacity": whole("The number of virtual processors; no limit if 0 or omitted.", **INT64),
-                "memcapacity": whole("The memory in MiB; no limit if 0 or omitted.", **INT64),
-                "serverprice": whole("The relative price of a server.", **INT64),
+                "eipcapacity": integer("The number of public addresses; no limit if omitted.", **INT64),
+                "cpucapacity": integer("The number of virtual processors; no limit if 0 or omitted.", **INT64),
+                "memcapacity": integer("The memory in MiB; no limit if 0 or omitted.", **INT64),
+                "serverprice": integer("The relative price of a server.", **INT64),
                 "homescheduler": name("Deprecated: ignored."),
                 "homedispatcher": name("Deprecated: ignored."),
-                "unschedulable": flag("Whether the Cluster is cordoned: no new machines are bound to it."),
+                "unschedulable": boolean("Whether the Cluster is cordoned: no new machines are bound to it."),
                 "taints": _TAINTS,
                 "exclusivetenants": texts(
                     "The logical clusters whose stacks may be bound to it; all if empty.",
@@ -171,7 +171,7 @@ CLUSTER: Final = Described(
                     maxItems=MOST_TENANTS,
                 ),
                 "coordinates": near("Its coordinates."),
-                "synctarget": record(
+                "synctarget": object_(
                     "The SyncTarget of the cluster. Machines that are bound to the Cluster are delivered to it; "
                     "without a SyncTarget they are only bound.",
                     {
@@ -183,7 +183,7 @@ CLUSTER: Final = Described(
             },
             required=("region",),
         ),
-        "status": record(
+        "status": object_(
             "The observed state.",
             {
                 "phase": text(
@@ -193,10 +193,10 @@ CLUSTER: Final = Described(
                     enum=["Ready", "Sellout", "Offline", "Down", "Unreachable", "Unknown"],
                 ),
                 "conditions": conditions("Its conditions."),
-                "stacks": whole("The number of bound stacks.", **INT64),
+                "stacks": integer("The number of bound stacks.", **INT64),
                 "used": _USED,
                 "refusals": _REFUSALS,
-                "observedGeneration": whole("The observed generation of the spec.", **INT64),
+                "observedGeneration": integer("The observed generation of the spec.", **INT64),
             },
         ),
     },
@@ -218,30 +218,30 @@ CLUSTER: Final = Described(
 
 # --- Allocation: fields in snake_case, as in the original -----------------------------------------
 
-_SPOT = record(
+_SPOT = object_(
     "Spot instances are allowed: cheaper machines that may be reclaimed.",
     {
         "max_price": {
             "description": "The maximal price per hour, as a number or a text; no limit if 0.",
             "x-kubernetes-preserve-unknown-fields": True,
         },
-        "spot_duration_hours": whole("The duration in hours; unlimited if 0.", minimum=0),
-        "spot_duration_count": whole("The number of consecutive durations.", minimum=0),
+        "spot_duration_hours": integer("The duration in hours; unlimited if 0.", minimum=0),
+        "spot_duration_count": integer("The number of consecutive durations.", minimum=0),
         "interruption_policy": text(
             "Whether a reclaimed machine ends at once or after a delay.", enum=["", "immediate", "delay"]
         ),
     },
 )
-_MACHINE = record(
+_MACHINE = object_(
     "The machines' configuration.",
     {
         "image": text("The image.", maxLength=LONGEST_TEXT),
         "security_group_id": name("The security group."),
         "nic_name": name("The network interface."),
         "key_pair_name": name("The key pair for logins."),
-        "cluster_instances": listing(
+        "cluster_instances": array(
             "The existing machines.",
-            record(
+            object_(
                 "One machine.",
                 {
                     "cluster_name": name("Its Cluster."),
@@ -254,9 +254,9 @@ _MACHINE = record(
 )
 #: the resources that machines request
 _NEEDS = {
-    "flavors": listing(
+    "flavors": array(
         "The acceptable flavors, in order of preference.",
-        record(
+        object_(
             "One flavor.",
             {"flavor_id": text("The id in the catalogue.", minLength=1, maxLength=253), "spot": _SPOT},
             required=("flavor_id",),
@@ -266,13 +266,13 @@ _NEEDS = {
     ),
     "storage": mapping(
         "GiB per machine by type of storage, such as sata, sas or ssd.",
-        whole("GiB.", **INT64),
+        integer("GiB.", **INT64),
         maxProperties=16,
     ),
-    "need_eip": flag("Whether each machine needs a public address of its own."),
-    "count": whole("The number of machines.", minimum=1, maximum=MOST_COPIES),
+    "need_eip": boolean("Whether each machine needs a public address of its own."),
+    "count": integer("The number of machines.", minimum=1, maximum=MOST_COPIES),
 }
-_RESOURCE = record(
+_RESOURCE = object_(
     "Machines with the same requests.",
     {
         "name": name("The name."),
@@ -282,14 +282,14 @@ _RESOURCE = record(
     },
     required=("flavors",),
 )
-_SELECTOR = record(
+_SELECTOR = object_(
     "Selects Clusters.",
     {
         "geo_location": GEO_LOCATION,
         "regions": regions({"availability_zone": zones()}),
         "operator": OPERATOR,
         "site_id": SITE,
-        "strategy": record(
+        "strategy": object_(
             "The strategies.",
             {
                 "location_strategy": LOCAL_STRATEGY,
@@ -304,27 +304,27 @@ _SELECTOR = record(
         "near": NEAR,
     },
 )
-_TOLERATIONS = listing(
+_TOLERATIONS = array(
     "Tolerated taints of Clusters, as Pods have them.",
-    record(
+    object_(
         "One toleration.",
         {
             "key": text("The key; empty with the operator Exists for all keys.", maxLength=317),
             "operator": text("Equal compares the value, Exists does not.", enum=["", "Equal", "Exists"]),
             "value": text("The value, if the operator is Equal.", maxLength=63),
             "effect": text("The effect; empty for all.", enum=["", *EFFECTS]),
-            "toleration_seconds": whole(
+            "toleration_seconds": integer(
                 "Seconds for which NoExecute is tolerated; for ever if omitted.", format="int64"
             ),
         },
     ),
     maxItems=MOST_TAINTS,
 )
-_PLACEMENT = record(
+_PLACEMENT = object_(
     "The placement of one replica.",
     {
-        "replica": whole("Its number, from 0.", minimum=0, maximum=MOST_COPIES),
-        "cluster": record(
+        "replica": integer("Its number, from 0.", minimum=0, maximum=MOST_COPIES),
+        "cluster": object_(
             "Its Cluster.",
             {
                 "workspace": name("The logical cluster of the Cluster."),
@@ -339,17 +339,17 @@ _PLACEMENT = record(
     required=("replica", "cluster"),
 )
 
-ALLOCATION: Final = Described(
+ALLOCATION: Final = CustomKind(
     GLOBALSCHEDULER_GROUP,
     "allocations",
     "Allocation",
     "Requests stacks of virtual machines. A stack is bound to one Cluster as a whole; replicas may be bound to "
     "several.",
     {
-        "spec": record(
+        "spec": object_(
             "The request.",
             {
-                "resource_group": record(
+                "resource_group": object_(
                     "The stack.",
                     {
                         "name": name("The name."),
@@ -358,18 +358,18 @@ ALLOCATION: Final = Described(
                             text("A value.", maxLength=63),
                             maxProperties=64,
                         ),
-                        "resources": listing("Its machines.", _RESOURCE, minItems=1, maxItems=MOST_RESOURCES),
+                        "resources": array("Its machines.", _RESOURCE, minItems=1, maxItems=MOST_RESOURCES),
                     },
                     required=("resources",),
                 ),
                 "selector": _SELECTOR,
-                "replicas": whole("The number of stacks.", minimum=1, maximum=MOST_COPIES, default=1),
-                "priority": whole("The priority; higher ones are scheduled first."),
+                "replicas": integer("The number of stacks.", minimum=1, maximum=MOST_COPIES, default=1),
+                "priority": integer("The priority; higher ones are scheduled first."),
                 "tolerations": _TOLERATIONS,
             },
             required=("resource_group",),
         ),
-        "status": record(
+        "status": object_(
             "The observed state.",
             {
                 "phase": name("The phase: empty, then Bound when every replica has a Cluster."),
@@ -379,14 +379,16 @@ ALLOCATION: Final = Described(
                 "cluster_names": texts(
                     "The names of the Clusters, in the order of the replicas.", "A name.", maxItems=MOST_CLUSTERS
                 ),
-                "placements": keyed("The placements of the replicas.", _PLACEMENT, ["replica"], maxItems=MOST_COPIES),
-                "resources": listing(
+                "placements": map_list(
+                    "The placements of the replicas.", _PLACEMENT, ["replica"], maxItems=MOST_COPIES
+                ),
+                "resources": array(
                     "The bound resources, which a later spec does not change.",
-                    record("Machines with the same requests.", _NEEDS, required=("flavors",)),
+                    object_("Machines with the same requests.", _NEEDS, required=("flavors",)),
                     maxItems=MOST_RESOURCES,
                 ),
                 "conditions": conditions("Its conditions."),
-                "observedGeneration": whole("The observed generation of the spec.", **INT64),
+                "observedGeneration": integer("The observed generation of the spec.", **INT64),
             },
         ),
     },
@@ -407,7 +409,7 @@ ALLOCATION: Final = Described(
 
 # --- the group ------------------------------------------------------------------------------------
 
-KINDS: Final[Mapping[str, Described]] = {one.kind: one for one in (ALLOCATION, CLUSTER)}
+KINDS: Final[Mapping[str, CustomKind]] = {one.kind: one for one in (ALLOCATION, CLUSTER)}
 
 
 def resource_schemas() -> list[Obj]:

@@ -6,7 +6,18 @@ from datetime import datetime
 from typing import Any, Final
 
 from farflung.apis.core.printers import pod_cells
-from farflung.apis.custom_kinds import flag, listing, mapping, moment, number, quantity, record, text, texts, whole
+from farflung.apis.custom_kinds import (
+    array,
+    boolean,
+    date_time,
+    integer,
+    mapping,
+    number,
+    object_,
+    quantity,
+    text,
+    texts,
+)
 from farflung.apis.globalscheduler.selection import (
     AFFINITY,
     ANTIAFFINITY,
@@ -30,20 +41,20 @@ MOST_DEVICES: Final = 64
 LONGEST_USER_DATA: Final = 65_536
 ANY: Final = "x-kubernetes-preserve-unknown-fields"
 
-_SPOT = record(
+_SPOT = object_(
     "A spot instance is allowed: a cheaper machine that may be reclaimed.",
     {
         "maxPrice": number("The maximal price per hour; no limit if 0.", minimum=0),
-        "spotDurationHours": whole("The duration in hours; unlimited if 0.", minimum=0),
-        "spotDurationCount": whole("The number of consecutive durations.", minimum=0),
+        "spotDurationHours": integer("The duration in hours; unlimited if 0.", minimum=0),
+        "spotDurationCount": integer("The number of consecutive durations.", minimum=0),
         "interruptionPolicy": text(
             "Whether a reclaimed machine ends at once or after a delay.", enum=["", "immediate", "delay"]
         ),
     },
 )
-_FLAVORS = listing(
+_FLAVORS = array(
     "The acceptable flavors, in order of preference.",
-    record(
+    object_(
         "One flavor.",
         {"flavorID": text("The id in the catalogue.", minLength=1, maxLength=253), "spot": _SPOT},
         required=("flavorID",),
@@ -51,7 +62,7 @@ _FLAVORS = listing(
     maxItems=MOST_FLAVORS,
     minItems=1,
 )
-_SELECTOR = record(
+_SELECTOR = object_(
     "Selects Clusters.",
     {
         "geoLocation": GEO_LOCATION,
@@ -62,7 +73,7 @@ _SELECTOR = record(
             }
         ),
         "operator": OPERATOR,
-        "strategy": record("The strategies.", {"localStrategy": LOCAL_STRATEGY}),
+        "strategy": object_("The strategies.", {"localStrategy": LOCAL_STRATEGY}),
         "siteID": SITE,
         "minClusters": cluster_count("The minimal number of Clusters."),
         "maxClusters": cluster_count("The maximal number of Clusters."),
@@ -72,7 +83,7 @@ _SELECTOR = record(
         "near": NEAR,
     },
 )
-_RESIZE_POLICY = record(
+_RESIZE_POLICY = object_(
     "The policy for resizing one resource.",
     {"resourceName": name("The resource."), "policy": name("The policy.")},
 )
@@ -80,7 +91,7 @@ _RESIZE_POLICY = record(
 
 def virtual_machine(resources: Obj, volume_mount: Obj, volume_device: Obj) -> Obj:
     """The schema of `spec.virtualMachine`.  The arguments are schemas of the fields that containers have, too."""
-    return record(
+    return object_(
         "A virtual machine instead of containers. The global scheduler binds it to a Cluster.",
         {
             "name": name("The name of the machine in its cluster."),
@@ -90,14 +101,14 @@ def virtual_machine(resources: Obj, volume_mount: Obj, volume_device: Obj) -> Ob
                 enum=["", "Always", "Never", "IfNotPresent"],
             ),
             "flavors": _FLAVORS,
-            "resourceCommonInfo": record(
+            "resourceCommonInfo": object_(
                 "The number of machines, and their Clusters.",
                 {
-                    "count": whole("The number of machines, all in one cluster.", minimum=1, maximum=MOST_COPIES),
+                    "count": integer("The number of machines, all in one cluster.", minimum=1, maximum=MOST_COPIES),
                     "selector": _SELECTOR,
                 },
             ),
-            "needEIP": flag("Whether each machine needs a public address of its own."),
+            "needEIP": boolean("Whether each machine needs a public address of its own."),
             "securityGroupId": name("The security group."),
             "keyPairName": name("The key pair for logins."),
             "publicKey": text("The public key for logins.", maxLength=LONGEST_USER_DATA),
@@ -109,11 +120,11 @@ def virtual_machine(resources: Obj, volume_mount: Obj, volume_device: Obj) -> Ob
             "shutdownBehavior": name("Whether a shutdown from within stops or deletes the machine."),
             "powerSpec": {"description": "The desired power state.", ANY: True},
             "bootVolume": {"description": "The boot volume.", ANY: True},
-            "volumeMounts": listing("Volumes that are mounted as directories.", volume_mount, maxItems=MOST_DEVICES),
-            "volumeDevices": listing("Volumes that are attached as devices.", volume_device, maxItems=MOST_DEVICES),
+            "volumeMounts": array("Volumes that are mounted as directories.", volume_mount, maxItems=MOST_DEVICES),
+            "volumeDevices": array("Volumes that are attached as devices.", volume_device, maxItems=MOST_DEVICES),
             "resources": resources,
             "resourcesAllocated": mapping("The allocated resources.", quantity("An amount.")),
-            "resizePolicy": listing("Policies for resizing.", _RESIZE_POLICY, maxItems=MOST_DEVICES),
+            "resizePolicy": array("Policies for resizing.", _RESIZE_POLICY, maxItems=MOST_DEVICES),
         },
         required=("flavors",),
     )
@@ -122,9 +133,9 @@ def virtual_machine(resources: Obj, volume_mount: Obj, volume_device: Obj) -> Ob
 SPEC: Final[dict[str, Obj]] = {
     "resourceType": name("The type of the Pod: vm for a virtual machine."),
     "clusterName": name("The Cluster to which the virtual machine is bound; set by the scheduler."),
-    "nics": listing(
+    "nics": array(
         "The networks of the virtual machine.",
-        record(
+        object_(
             "One network interface.",
             {
                 "name": name("The network, by its name or id."),
@@ -138,12 +149,12 @@ SPEC: Final[dict[str, Obj]] = {
     ),
 }
 STATUS: Final[dict[str, Obj]] = {
-    "assignedScheduler": record(
+    "assignedScheduler": object_(
         "The scheduler of the Pod.",
         {
             "name": name("Its name."),
             "tag": name("A tag."),
-            "startTime": moment("When it was assigned."),
+            "startTime": date_time("When it was assigned."),
         },
     ),
     "clusterInstanceId": name("The id of the machine in its cluster."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from farflung.apis.custom_kinds import listing, number, record, text, texts, whole
+from farflung.apis.custom_kinds import array, integer, number, object_, text, texts
 from farflung.machinery.errors import Obj
 
 NAME_LENGTH: Final = 253
@@ -30,7 +30,7 @@ def name(description: str) -> Obj:
     return text(description, maxLength=NAME_LENGTH)
 
 
-GEO_LOCATION: Final = record(
+GEO_LOCATION: Final = object_(
     "The geographic location. An omitted or empty field matches any value; others are compared exactly.",
     {
         "country": name("The country."),
@@ -46,11 +46,11 @@ COORDINATES: Final = {
 
 
 def near(description: str) -> Obj:
-    return record(description, COORDINATES, required=("latitude", "longitude"))
+    return object_(description, COORDINATES, required=("latitude", "longitude"))
 
 
 def requirements(description: str) -> Obj:
-    requirement = record(
+    requirement = object_(
         "One requirement on a label.",
         {
             "key": text("The label key.", minLength=1, maxLength=317),
@@ -58,7 +58,7 @@ def requirements(description: str) -> Obj:
                 "The operator: in, notin, =, ==, !=, exists, ! (does not exist), gt or lt.",
                 enum=["in", "notin", "=", "==", "!=", "exists", "!", "gt", "lt"],
             ),
-            "values": listing(
+            "values": array(
                 "The values: one or more for in and notin, none for exists and !, one for the others.",
                 text("A value.", maxLength=63),
                 maxItems=MOST_VALUES,
@@ -66,19 +66,19 @@ def requirements(description: str) -> Obj:
         },
         required=("key", "operator"),
     )
-    return listing(description, requirement, maxItems=MOST_REQUIREMENTS)
+    return array(description, requirement, maxItems=MOST_REQUIREMENTS)
 
 
-CLUSTER_AFFINITY: Final = record(
+CLUSTER_AFFINITY: Final = object_(
     "Requirements on the labels of clusters.",
     {
         "required": requirements("Requirements that must all match."),
-        "preferred": listing(
+        "preferred": array(
             "Preferred requirements.",
-            record(
+            object_(
                 "Requirements with a weight.",
                 {
-                    "weight": whole("The weight.", minimum=1, maximum=100),
+                    "weight": integer("The weight.", minimum=1, maximum=100),
                     "requirements": requirements("Requirements that must all match."),
                 },
                 required=("weight", "requirements"),
@@ -105,12 +105,12 @@ def zones(also: str = "") -> Obj:
 
 
 def regions(zone_fields: dict[str, Obj]) -> Obj:
-    return listing(
+    return array(
         "The permitted regions; all if empty.",
-        record("One region.", {"region": name("Its name; empty for all."), **zone_fields}),
+        object_("One region.", {"region": name("Its name; empty for all."), **zone_fields}),
         maxItems=MOST_REGIONS,
     )
 
 
 def cluster_count(description: str) -> Obj:
-    return whole(f"{description} No limit if 0 or omitted.", minimum=0, maximum=MOST_CLUSTERS)
+    return integer(f"{description} No limit if 0 or omitted.", minimum=0, maximum=MOST_CLUSTERS)

@@ -4,35 +4,46 @@ from __future__ import annotations
 
 from typing import Final
 
-from farflung.apis.custom_kinds import Described, anything, column, flag, listing, moment, record, text, texts, whole
+from farflung.apis.custom_kinds import (
+    CustomKind,
+    anything,
+    array,
+    boolean,
+    column,
+    date_time,
+    integer,
+    object_,
+    text,
+    texts,
+)
 from farflung.apis.kcp.names import APIRESOURCE_GROUP
 from farflung.machinery.errors import Obj
 
-_COLUMN = record(
+_COLUMN = object_(
     "A column of the output of `kubectl get`.",
     {
         "name": text("The header of the column."),
         "type": text("The type of its values."),
         "format": text("The OpenAPI format of its values."),
         "description": text("A description of the column."),
-        "priority": whole("0: always shown; more: shown with `-o wide`."),
+        "priority": integer("0: always shown; more: shown with `-o wide`."),
         "jsonPath": text("The path of the value in an object."),
     },
     required=("name", "type", "format", "description", "priority", "jsonPath"),
 )
-_CONDITION = record(
+_CONDITION = object_(
     "A condition.",
     {
         "type": text("The type, in CamelCase."),
         "status": text("True, False or Unknown."),
-        "lastTransitionTime": moment("The time of the last change of the status."),
+        "lastTransitionTime": date_time("The time of the last change of the status."),
         "reason": text("The reason, as one CamelCase word."),
         "message": text("A human-readable message."),
     },
     required=("type", "status"),
 )
 _RESOURCE: Final[dict[str, Obj]] = {
-    "groupVersion": record(
+    "groupVersion": object_(
         "Group and version of the resource.",
         {"group": text("The group; empty for the core group."), "version": text("The version.")},
         required=("version",),
@@ -45,14 +56,14 @@ _RESOURCE: Final[dict[str, Obj]] = {
     "shortNames": texts("Short names of the plural.", "A name."),
     "categories": texts("Categories of the resource.", "A category."),
     "openAPIV3Schema": anything("The schema of its objects.", **{"x-kubernetes-map-type": "atomic"}),
-    "subResources": listing(
+    "subResources": array(
         "The subresources.",
-        record("One subresource.", {"name": text("Its name.")}, required=("name",)),
+        object_("One subresource.", {"name": text("Its name.")}, required=("name",)),
     ),
-    "columnDefinitions": listing("The columns of `kubectl get` after the name.", _COLUMN),
+    "columnDefinitions": array("The columns of `kubectl get` after the name.", _COLUMN),
 }
 _NEEDED = ("groupVersion", "kind", "openAPIV3Schema", "plural", "scope")
-_STATUS = record("The observed conditions.", {"conditions": listing("The observed conditions.", _CONDITION)})
+_STATUS = object_("The observed conditions.", {"conditions": array("The observed conditions.", _CONDITION)})
 _API_VERSION = column("API Version", r".metadata.annotations.apiresource\.kcp\.dev/apiVersion", priority=3)
 _API_RESOURCE = column("API Resource", ".spec.plural", priority=4)
 
@@ -61,13 +72,13 @@ def _condition(name: str, priority: int) -> Obj:
     return column(name, f'.status.conditions[?(@.type=="{name}")].status', priority=priority)
 
 
-API_RESOURCE_IMPORT: Final = Described(
+API_RESOURCE_IMPORT: Final = CustomKind(
     APIRESOURCE_GROUP,
     "apiresourceimports",
     "APIResourceImport",
     "A resource as one cluster serves it.",
     {
-        "spec": record(
+        "spec": object_(
             "The resource.",
             {
                 **_RESOURCE,
@@ -89,15 +100,15 @@ API_RESOURCE_IMPORT: Final = Described(
     snapshot="v220628-546034da",
 )
 
-NEGOTIATED_API_RESOURCE: Final = Described(
+NEGOTIATED_API_RESOURCE: Final = CustomKind(
     APIRESOURCE_GROUP,
     "negotiatedapiresources",
     "NegotiatedAPIResource",
     "A resource as all clusters can serve it.",
     {
-        "spec": record(
+        "spec": object_(
             "The resource.",
-            {**_RESOURCE, "publish": flag("Whether it is served.")},
+            {**_RESOURCE, "publish": boolean("Whether it is served.")},
             required=_NEEDED,
         ),
         "status": _STATUS,

@@ -6,19 +6,19 @@ from typing import Final
 
 from farflung.apis.custom_kinds import (
     AGE,
-    Described,
+    CustomKind,
     anything,
+    array,
+    boolean,
     checked,
     column,
     conditions,
     distinct,
-    flag,
-    keyed,
-    listing,
-    record,
+    integer,
+    map_list,
+    object_,
     text,
     texts,
-    whole,
 )
 from farflung.apis.kcp.names import APIS_GROUP
 from farflung.apis.kcp.references import export, group, resource
@@ -33,13 +33,13 @@ def _version(description: str) -> Obj:
 
 
 def _endpoints(description: str) -> Obj:
-    one = record("An endpoint.", {"url": text("The URL.", minLength=1)}, required=("url",))
-    return listing(description, one)
+    one = object_("An endpoint.", {"url": text("The URL.", minLength=1)}, required=("url",))
+    return array(description, one)
 
 
 # --- schemas --------------------------------------------------------------------------------------
 
-_NAMES = record(
+_NAMES = object_(
     "The names of the resource.",
     {
         "plural": text("The plural name, in URLs; lower case."),
@@ -51,23 +51,23 @@ _NAMES = record(
     },
     required=("plural", "kind"),
 )
-_COLUMN = record(
+_COLUMN = object_(
     "A column of the output of `kubectl get`.",
     {
         "name": text("The header of the column."),
         "type": text("The type of its values: string, integer, number, boolean or date."),
         "format": text("The OpenAPI format of its values."),
         "description": text("A description of the column."),
-        "priority": whole("0: always shown; more: shown with `-o wide`."),
+        "priority": integer("0: always shown; more: shown with `-o wide`."),
         "jsonPath": text("The path of the value in an object."),
     },
     required=("name", "type", "jsonPath"),
 )
-_SUBRESOURCES = record(
+_SUBRESOURCES = object_(
     "The subresources.",
     {
         "status": {"description": "The status is a subresource.", "type": "object"},
-        "scale": record(
+        "scale": object_(
             "The scale subresource.",
             {
                 "specReplicasPath": text("The path of the number of desired replicas."),
@@ -78,34 +78,34 @@ _SUBRESOURCES = record(
         ),
     },
 )
-_RESOURCE_VERSION = record(
+_RESOURCE_VERSION = object_(
     "One version of the resource.",
     {
         "name": _version("The name of the version, such as `v1` or `v1alpha1`."),
-        "served": flag("Whether it is served.", default=True),
-        "storage": flag("Whether objects are stored in this version. Exactly one version must have it."),
-        "deprecated": flag("Whether requests for this version return a warning."),
+        "served": boolean("Whether it is served.", default=True),
+        "storage": boolean("Whether objects are stored in this version. Exactly one version must have it."),
+        "deprecated": boolean("Whether requests for this version return a warning."),
         "deprecationWarning": text("The warning."),
         "schema": anything("The structural schema of its objects.", **{"x-kubernetes-map-type": "atomic"}),
         "subresources": _SUBRESOURCES,
-        "additionalPrinterColumns": keyed("The columns of `kubectl get` after the name.", _COLUMN, ["name"]),
+        "additionalPrinterColumns": map_list("The columns of `kubectl get` after the name.", _COLUMN, ["name"]),
     },
     required=("name", "schema", "served", "storage"),
 )
 
-API_RESOURCE_SCHEMA: Final = Described(
+API_RESOURCE_SCHEMA: Final = CustomKind(
     APIS_GROUP,
     "apiresourceschemas",
     "APIResourceSchema",
     "An immutable definition of a resource. Its name is `<anything>.<plural>.<group>`.",
     {
-        "spec": record(
+        "spec": object_(
             "The definition of the resource.",
             {
                 "group": text("Its API group; empty for the core group."),
                 "names": _NAMES,
                 "scope": text("Whether the resource is namespaced.", enum=["Cluster", "Namespaced"]),
-                "versions": keyed("Its versions.", _RESOURCE_VERSION, ["name"], minItems=1),
+                "versions": map_list("Its versions.", _RESOURCE_VERSION, ["name"], minItems=1),
             },
             required=("group", "names", "scope", "versions"),
         )
@@ -114,7 +114,7 @@ API_RESOURCE_SCHEMA: Final = Described(
     status=False,
 )
 
-_RULE = record(
+_RULE = object_(
     "The conversion of one field.",
     {
         "field": text("The path in the source version.", minLength=1),
@@ -124,23 +124,23 @@ _RULE = record(
     required=("field", "destination"),
 )
 
-API_CONVERSION: Final = Described(
+API_CONVERSION: Final = CustomKind(
     APIS_GROUP,
     "apiconversions",
     "APIConversion",
     "Conversions between the versions of the APIResourceSchema with the same name.",
     {
-        "spec": record(
+        "spec": object_(
             "The conversions.",
             {
-                "conversions": keyed(
+                "conversions": map_list(
                     "One conversion for each pair of versions.",
-                    record(
+                    object_(
                         "The conversion of one version to another.",
                         {
                             "from": _version("The source version."),
                             "to": _version("The destination version."),
-                            "rules": keyed("The conversions of fields.", _RULE, ["destination"]),
+                            "rules": map_list("The conversions of fields.", _RULE, ["destination"]),
                             "preserve": texts(
                                 "Fields that a conversion and its reverse must preserve.", "A field's path."
                             ),
@@ -172,7 +172,7 @@ _CLAIM_RULES = (
     ),
 )
 _SELECTED = checked(
-    record(
+    object_(
         "Selects objects.",
         {
             "name": text(
@@ -193,40 +193,40 @@ def _claim(description: str, *, decided: bool = False, **group_facets: object) -
         "group": group("The API group of the objects; empty for the core group.", **group_facets),
         "resource": resource("The resource of the objects."),
         "identityHash": text("The identity of the export that the resource is bound from; empty if it is not bound."),
-        "all": flag("All objects of the resource."),
-        "resourceSelector": listing("Some objects of the resource.", _SELECTED),
+        "all": boolean("All objects of the resource."),
+        "resourceSelector": array("Some objects of the resource.", _SELECTED),
     }
     required = ["resource"]
     if decided:
         fields["state"] = text("Whether the claim is accepted.", enum=["Accepted", "Rejected"])
         required.append("state")
-    return checked(record(description, fields, required), *_CLAIM_RULES)
+    return checked(object_(description, fields, required), *_CLAIM_RULES)
 
 
-API_EXPORT: Final = Described(
+API_EXPORT: Final = CustomKind(
     APIS_GROUP,
     "apiexports",
     "APIExport",
     "Resources that other workspaces may bind.",
     {
-        "spec": record(
+        "spec": object_(
             "The exported resources, their identity and permissions.",
             {
                 "latestResourceSchemas": distinct(
                     "The APIResourceSchemas of this workspace that are exported, one for each resource.",
                     text("The name of an APIResourceSchema."),
                 ),
-                "identity": record(
+                "identity": object_(
                     "The identity, which distinguishes exports of the same resources. Generated by default.",
                     {
-                        "secretRef": record(
+                        "secretRef": object_(
                             "The Secret that has the identity as its `key`.",
                             {"name": text("Its name."), "namespace": text("Its namespace.")},
                             **{"x-kubernetes-map-type": "atomic"},
                         )
                     },
                 ),
-                "maximalPermissionPolicy": record(
+                "maximalPermissionPolicy": object_(
                     "The maximal permissions of users in bound workspaces, whatever RBAC there allows.",
                     {
                         "local": {
@@ -237,14 +237,14 @@ API_EXPORT: Final = Described(
                     },
                     oneOf=[{"required": ["local"]}],
                 ),
-                "permissionClaims": keyed(
+                "permissionClaims": map_list(
                     "Further resources in bound workspaces that the owner of the export requests to access.",
                     _claim("A permission claim.", default=""),
                     ["group", "resource"],
                 ),
             },
         ),
-        "status": record(
+        "status": object_(
             "The observed state of the export.",
             {
                 "identityHash": text("The public hash of the identity."),
@@ -258,12 +258,12 @@ API_EXPORT: Final = Described(
     columns=(AGE,),
 )
 
-_BOUND = record(
+_BOUND = object_(
     "A bound resource.",
     {
         "group": text("Its API group; empty for the core group."),
         "resource": text("Its plural name.", minLength=1),
-        "schema": record(
+        "schema": object_(
             "The APIResourceSchema of the resource.",
             {
                 "name": text("Its name.", minLength=1),
@@ -277,55 +277,53 @@ _BOUND = record(
     required=("group", "resource", "schema"),
 )
 
-API_BINDING: Final = Described(
+API_BINDING: Final = CustomKind(
     APIS_GROUP,
     "apibindings",
     "APIBinding",
     "Resources of another workspace's APIExport that this workspace serves.",
     {
-        "spec": record(
+        "spec": object_(
             "The bound resources.",
             {
                 "reference": checked(
-                    record(
+                    object_(
                         "The source of the resources. Immutable.",
                         {"export": export("The APIExport. Its workspace must allow the verb `bind` on it.")},
                         oneOf=[{"required": ["export"]}],
                     ),
                     SAME_EXPORT,
                 ),
-                "permissionClaims": listing(
+                "permissionClaims": array(
                     "The accepted and rejected permission claims of the export.",
                     _claim("A permission claim, and whether it is accepted.", decided=True),
                 ),
             },
             required=("reference",),
         ),
-        "status": record(
+        "status": object_(
             "The observed state of the binding.",
             {
                 "apiExportClusterName": text("The logical cluster of the APIExport."),
                 "apiExportPath": text("The workspace of the APIExport, if the reference names none."),
                 "phase": text("Empty, then Binding, then Bound.", enum=["", "Binding", "Bound"]),
-                "boundResources": keyed("The bound resources.", _BOUND, ["group", "resource"]),
+                "boundResources": map_list("The bound resources.", _BOUND, ["group", "resource"]),
                 "conditions": conditions("Conditions of the binding."),
-                "appliedPermissionClaims": listing("The permission claims in effect.", _claim("A permission claim.")),
-                "exportPermissionClaims": listing(
-                    "The permission claims of the export.", _claim("A permission claim.")
-                ),
+                "appliedPermissionClaims": array("The permission claims in effect.", _claim("A permission claim.")),
+                "exportPermissionClaims": array("The permission claims of the export.", _claim("A permission claim.")),
             },
         ),
     },
     columns=(AGE,),
 )
 
-API_EXPORT_ENDPOINT_SLICE: Final = Described(
+API_EXPORT_ENDPOINT_SLICE: Final = CustomKind(
     APIS_GROUP,
     "apiexportendpointslices",
     "APIExportEndpointSlice",
     "The URLs of the view of an APIExport, by shard.",
     {
-        "spec": record(
+        "spec": object_(
             "The export and the shards.",
             {
                 "export": checked(export("The APIExport. Immutable."), SAME_EXPORT),
@@ -333,7 +331,7 @@ API_EXPORT_ENDPOINT_SLICE: Final = Described(
             },
             required=("export",),
         ),
-        "status": record(
+        "status": object_(
             "The observed state.",
             {
                 "endpoints": _endpoints("The URLs, one for each shard."),

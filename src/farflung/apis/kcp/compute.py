@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from farflung.apis import definitions
 from farflung.apis.builtin.kinds import WORKLOADS
-from farflung.apis.custom_kinds import Described, anything, quantity
+from farflung.apis.custom_kinds import CustomKind, anything, quantity
 from farflung.apis.globalscheduler import pods
 from farflung.apis.kcp.names import COMPUTE_ANNOTATION, COMPUTE_EXPORT, MORE_EXPORT
 from farflung.apis.resource import Resource
@@ -104,12 +104,12 @@ def _list(schema: Obj, items: Obj) -> Obj:
     return {**found, "items": {**items, "properties": fields}}
 
 
-def _described(resource: Resource, snapshot: str) -> Described:
+def _described(resource: Resource, snapshot: str) -> CustomKind:
     schema = structural(resource.definition)
     fields = {
         name: field for name, field in schema["properties"].items() if name not in ("apiVersion", "kind", "metadata")
     }
-    return Described(
+    return CustomKind(
         resource.group,
         resource.plural,
         resource.kind,
@@ -155,7 +155,7 @@ SCHEMA_NAMES: Final = frozenset(
 
 
 @cache
-def kinds(export: str) -> tuple[Described, ...]:
+def kinds(export: str) -> tuple[CustomKind, ...]:
     return tuple(_described(one, SNAPSHOTS[export]) for one in EXPORTED[export])
 
 

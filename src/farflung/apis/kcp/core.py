@@ -6,14 +6,14 @@ from typing import Final
 
 from farflung.apis.custom_kinds import (
     AGE,
-    Described,
+    CustomKind,
+    array,
+    boolean,
     column,
     conditions,
-    flag,
-    listing,
     mapping,
+    object_,
     quantity,
-    record,
     text,
 )
 from farflung.apis.kcp.names import CORE_GROUP
@@ -22,23 +22,23 @@ from farflung.machinery.errors import Obj
 
 
 def _initializers(description: str) -> Obj:
-    return listing(description, text("The name of an initializer.", pattern=INITIALIZER_PATTERN))
+    return array(description, text("The name of an initializer.", pattern=INITIALIZER_PATTERN))
 
 
-LOGICAL_CLUSTER: Final = Described(
+LOGICAL_CLUSTER: Final = CustomKind(
     CORE_GROUP,
     "logicalclusters",
     "LogicalCluster",
     "The workspace, seen from inside. Every workspace has one, with the name `cluster`.",
     {
-        "spec": record(
+        "spec": object_(
             "The desired state of the workspace.",
             {
-                "directlyDeletable": flag(
+                "directlyDeletable": boolean(
                     "Whether deleting this object deletes the workspace. Otherwise only its parent can delete it.",
                     default=False,
                 ),
-                "owner": record(
+                "owner": object_(
                     "The owner of the workspace, which is deleted with it.",
                     {
                         "apiVersion": text("Its group and version.", pattern="^([^/]+/)?[^/]+$"),
@@ -54,7 +54,7 @@ LOGICAL_CLUSTER: Final = Described(
             },
             default={},
         ),
-        "status": record(
+        "status": object_(
             "The observed state of the workspace.",
             {
                 "URL": text("The URL of the workspace's API."),
@@ -88,13 +88,13 @@ def _url(description: str) -> Obj:
     return text(description, minLength=1, format="uri")
 
 
-SHARD: Final = Described(
+SHARD: Final = CustomKind(
     CORE_GROUP,
     "shards",
     "Shard",
     "A server with workspaces.",
     {
-        "spec": record(
+        "spec": object_(
             "The URLs of the server.",
             {
                 "baseURL": _url("The URL for direct access."),
@@ -103,7 +103,7 @@ SHARD: Final = Described(
             },
             required=("baseURL",),
         ),
-        "status": record(
+        "status": object_(
             "The observed state of the server.",
             {
                 "capacity": mapping("The capacity of the server.", quantity("An amount.")),

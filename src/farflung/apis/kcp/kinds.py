@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from farflung.apis.custom_kinds import Described
+from farflung.apis.custom_kinds import CustomKind
 from farflung.apis.kcp import apiresource, apis, core, scheduling, tenancy, topology, workload
 from farflung.apis.kcp.names import APIRESOURCE_GROUP, SCHEDULING_GROUP, TENANCY_GROUP, TOPOLOGY_GROUP, WORKLOAD_GROUP
 from farflung.machinery.errors import Obj
@@ -18,7 +18,7 @@ _SYSTEM: Final = (
     apis.API_CONVERSION,
     core.LOGICAL_CLUSTER,
 )
-_EXPORTS: Final[Mapping[str, tuple[Described, ...]]] = {
+_EXPORTS: Final[Mapping[str, tuple[CustomKind, ...]]] = {
     TENANCY_GROUP: (tenancy.CLUSTER_WORKSPACE, tenancy.WORKSPACE_TYPE, tenancy.WORKSPACE),
     SCHEDULING_GROUP: (scheduling.LOCATION, scheduling.PLACEMENT),
     WORKLOAD_GROUP: (workload.SYNC_TARGET,),
@@ -33,7 +33,7 @@ SYSTEM: Final = tuple(one.kind for one in _SYSTEM)
 EXPORTS: Final[Mapping[str, tuple[str, ...]]] = {
     name: tuple(one.kind for one in kinds) for name, kinds in _EXPORTS.items()
 }
-KINDS: Final[Mapping[str, Described]] = {one.kind: one for kinds in (_SYSTEM, *_EXPORTS.values()) for one in kinds}
+KINDS: Final[Mapping[str, CustomKind]] = {one.kind: one for kinds in (_SYSTEM, *_EXPORTS.values()) for one in kinds}
 
 
 def definition(kind: str) -> Obj:

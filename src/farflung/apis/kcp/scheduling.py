@@ -6,17 +6,17 @@ from typing import Final
 
 from farflung.apis.custom_kinds import (
     AGE,
-    Described,
+    CustomKind,
+    array,
     column,
     conditions,
     distinct,
-    keyed,
+    integer,
     label_selector,
-    listing,
-    record,
+    map_list,
+    object_,
     taints,
     text,
-    whole,
 )
 from farflung.apis.kcp.names import SCHEDULING_GROUP
 from farflung.apis.kcp.references import path, sync_targets
@@ -26,7 +26,7 @@ LABEL_PATTERN: Final = (
     r"([a-zA-Z0-9][-a-zA-Z0-9_.]{0,61})?[a-zA-Z0-9]"
 )
 
-_AVAILABLE_LABEL = record(
+_AVAILABLE_LABEL = object_(
     "A label that instances at this location have.",
     {
         "key": text("The label.", maxLength=255, pattern=f"^{LABEL_PATTERN}$"),
@@ -40,28 +40,30 @@ _AVAILABLE_LABEL = record(
     required=("key", "values"),
 )
 
-LOCATION: Final = Described(
+LOCATION: Final = CustomKind(
     SCHEDULING_GROUP,
     "locations",
     "Location",
     "A set of equivalent SyncTargets of this workspace.",
     {
-        "spec": record(
+        "spec": object_(
             "The definition of the location.",
             {
                 "resource": sync_targets("The resource of the instances."),
                 "description": text("A description of the location."),
-                "availableSelectorLabels": keyed("Labels that distinguish the instances.", _AVAILABLE_LABEL, ["key"]),
+                "availableSelectorLabels": map_list(
+                    "Labels that distinguish the instances.", _AVAILABLE_LABEL, ["key"]
+                ),
                 "instanceSelector": label_selector("Selects the instances; {}: all.", default={}),
                 "taints": taints("Taints, which exclude placements that do not tolerate them."),
             },
             required=("resource",),
         ),
-        "status": record(
+        "status": object_(
             "The observed instances.",
             {
-                "instances": whole("The number of instances."),
-                "availableInstances": whole("The number of instances that are ready and schedulable."),
+                "instances": integer("The number of instances."),
+                "availableInstances": integer("The number of instances that are ready and schedulable."),
             },
         ),
     },
@@ -75,17 +77,17 @@ LOCATION: Final = Described(
     snapshot="v221006-eaaf199d",
 )
 
-PLACEMENT: Final = Described(
+PLACEMENT: Final = CustomKind(
     SCHEDULING_GROUP,
     "placements",
     "Placement",
     "One location for namespaces of this workspace. Served for kcp's clients; the system ignores it.",
     {
-        "spec": record(
+        "spec": object_(
             "The namespaces and the locations.",
             {
                 "locationResource": sync_targets("The resource of the locations' instances."),
-                "locationSelectors": listing(
+                "locationSelectors": array(
                     "Selects locations; one of the selectors must match.", label_selector("A selector.")
                 ),
                 "locationWorkspace": path("The workspace of the locations; by default this one."),
@@ -93,7 +95,7 @@ PLACEMENT: Final = Described(
             },
             required=("locationResource",),
         ),
-        "status": record(
+        "status": object_(
             "The selected location.",
             {
                 "phase": text(
@@ -101,7 +103,7 @@ PLACEMENT: Final = Described(
                     enum=["Pending", "Bound", "Unbound"],
                     default="Pending",
                 ),
-                "selectedLocation": record(
+                "selectedLocation": object_(
                     "The location.",
                     {"path": path("Its workspace."), "locationName": text("Its name.")},
                     required=("path", "locationName"),

@@ -6,15 +6,15 @@ from typing import Final
 
 from farflung.apis.custom_kinds import (
     AGE,
-    Described,
+    CustomKind,
+    array,
+    boolean,
     checked,
     column,
     conditions,
-    flag,
     label_selector,
-    listing,
     mapping,
-    record,
+    object_,
     text,
 )
 from farflung.apis.kcp.names import TENANCY_GROUP
@@ -27,7 +27,7 @@ _CLUSTER = checked(
     text("The logical cluster that holds the workspace's objects. Set when the workspace is scheduled."),
     ("self == oldSelf", "cluster is immutable"),
 )
-_INITIALIZERS = listing(
+_INITIALIZERS = array(
     "The initializers that are not finished. The workspace is ready when the list is empty.",
     text("The name of an initializer.", pattern=INITIALIZER_PATTERN),
 )
@@ -37,14 +37,14 @@ def _phase(description: str) -> Obj:
     return text(description, enum=PHASES, default="Scheduling")
 
 
-WORKSPACE: Final = Described(
+WORKSPACE: Final = CustomKind(
     TENANCY_GROUP,
     "workspaces",
     "Workspace",
     "A workspace below this one: an isolated API with its own objects and URL.",
     {
         "spec": checked(
-            record(
+            object_(
                 "The desired state of the workspace.",
                 {
                     "type": checked(
@@ -59,7 +59,7 @@ WORKSPACE: Final = Described(
                             "path is immutable",
                         ),
                     ),
-                    "location": record(
+                    "location": object_(
                         "The shards for the workspace.",
                         {"selector": label_selector("Selects shards; empty: all.")},
                     ),
@@ -71,7 +71,7 @@ WORKSPACE: Final = Described(
             ("!has(oldSelf.URL) || has(self.URL)", "URL cannot be unset"),
             ("!has(oldSelf.cluster) || has(self.cluster)", "cluster cannot be unset"),
         ),
-        "status": record(
+        "status": object_(
             "The observed state of the workspace.",
             {
                 "phase": _phase("Scheduling, then Initializing, then Ready."),
@@ -102,32 +102,32 @@ WORKSPACE: Final = Described(
 def _types(description: str) -> Obj:
     """A list of allowed types."""
     fields = {
-        "none": flag("No type is allowed."),
-        "types": listing(
+        "none": boolean("No type is allowed."),
+        "types": array(
             "The types that are allowed, and those that extend them.",
             workspace_type("A type."),
             minItems=1,
         ),
     }
-    return record(description, fields)
+    return object_(description, fields)
 
 
-WORKSPACE_TYPE: Final = Described(
+WORKSPACE_TYPE: Final = CustomKind(
     TENANCY_GROUP,
     "workspacetypes",
     "WorkspaceType",
     "The initializers, bindings and limits of the workspaces of a type.",
     {
-        "spec": record(
+        "spec": object_(
             "The definition of the type.",
             {
-                "initializer": flag(
+                "initializer": boolean(
                     "Whether a controller has to initialize every new workspace of this type before it is ready."
                 ),
-                "extend": record(
+                "extend": object_(
                     "The types that this one extends.",
                     {
-                        "with": listing(
+                        "with": array(
                             "Types whose initializers, bindings and limits apply to this one, too. If one does not "
                             "exist, or extends this one, no workspaces of this type can be created.",
                             workspace_type("A type."),
@@ -144,18 +144,18 @@ WORKSPACE_TYPE: Final = Described(
                     "oneOf": [{"required": ["none"]}, {"required": ["types"]}],
                 },
                 "limitAllowedParents": _types("The allowed types of the parent workspace."),
-                "defaultAPIBindings": listing(
+                "defaultAPIBindings": array(
                     "The exports that every new workspace of this type binds.", named_export("An export.")
                 ),
             },
         ),
-        "status": record(
+        "status": object_(
             "The observed state of the type.",
             {
                 "conditions": conditions("Conditions of the type."),
-                "virtualWorkspaces": listing(
+                "virtualWorkspaces": array(
                     "The URLs of the views with the workspaces that are being initialized.",
-                    record("An endpoint.", {"url": text("The URL.", minLength=1)}, required=("url",)),
+                    object_("An endpoint.", {"url": text("The URL.", minLength=1)}, required=("url",)),
                 ),
             },
         ),
@@ -164,18 +164,18 @@ WORKSPACE_TYPE: Final = Described(
     snapshot="v230110-89146c99",
 )
 
-CLUSTER_WORKSPACE: Final = Described(
+CLUSTER_WORKSPACE: Final = CustomKind(
     TENANCY_GROUP,
     "clusterworkspaces",
     "ClusterWorkspace",
     "The predecessor of Workspace. The system ignores it.",
     {
-        "spec": record(
+        "spec": object_(
             "The desired state of the workspace.",
             {
-                "readOnly": flag("Whether it is read-only."),
+                "readOnly": boolean("Whether it is read-only."),
                 "type": workspace_type("Its type."),
-                "shard": record(
+                "shard": object_(
                     "The shards for the workspace.",
                     {
                         "name": text("The required shard."),
@@ -184,14 +184,14 @@ CLUSTER_WORKSPACE: Final = Described(
                 ),
             },
         ),
-        "status": record(
+        "status": object_(
             "The observed state.",
             {
                 "phase": _phase("Scheduling, then Initializing, then Ready."),
                 "conditions": conditions("The observed conditions."),
                 "baseURL": text("Its URL."),
                 "cluster": _CLUSTER,
-                "location": record(
+                "location": object_(
                     "Its shards.",
                     {"current": text("The current shard."), "target": text("The future shard.", enum=[""])},
                 ),

@@ -4,35 +4,38 @@ from __future__ import annotations
 
 from typing import Final
 
-from farflung.apis.custom_kinds import AGE, Described, column, conditions, label_selector, record, texts, whole
+from farflung.apis.custom_kinds import AGE, CustomKind, column, conditions, integer, label_selector, object_, texts
 from farflung.apis.kcp.names import TOPOLOGY_GROUP
 
 _SHARDS = label_selector("Selects shards; empty: all.")
 
-PARTITION: Final = Described(
+PARTITION: Final = CustomKind(
     TOPOLOGY_GROUP,
     "partitions",
     "Partition",
     "A set of shards.",
-    {"spec": record("The set.", {"selector": _SHARDS})},
+    {"spec": object_("The set.", {"selector": _SHARDS})},
     columns=(column("Owner", ".metadata.ownerReferences[*].name"), AGE),
     status=False,
     snapshot="v221115-9b370eb8",
 )
 
-PARTITION_SET: Final = Described(
+PARTITION_SET: Final = CustomKind(
     TOPOLOGY_GROUP,
     "partitionsets",
     "PartitionSet",
     "Sets of shards, one for each combination of values of the dimensions.",
     {
-        "spec": record(
+        "spec": object_(
             "The shards and the dimensions.",
             {"dimensions": texts("Label keys of shards.", "A label key."), "shardSelector": _SHARDS},
         ),
-        "status": record(
+        "status": object_(
             "The observed state.",
-            {"count": whole("The number of partitions."), "conditions": conditions("Conditions of the PartitionSet.")},
+            {
+                "count": integer("The number of partitions."),
+                "conditions": conditions("Conditions of the PartitionSet."),
+            },
         ),
     },
     columns=(column("Count", ".status.count", "Count of the partitions belonging the PartitionSet"), AGE),

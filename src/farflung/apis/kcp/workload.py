@@ -6,15 +6,15 @@ from typing import Final
 
 from farflung.apis.custom_kinds import (
     AGE,
-    Described,
+    CustomKind,
+    array,
+    boolean,
     column,
     conditions,
-    flag,
-    listing,
+    date_time,
     mapping,
-    moment,
+    object_,
     quantity,
-    record,
     taints,
     text,
     texts,
@@ -22,7 +22,7 @@ from farflung.apis.custom_kinds import (
 from farflung.apis.kcp.names import WORKLOAD_GROUP
 from farflung.apis.kcp.references import group, named_export, resource
 
-_SYNCED = record(
+_SYNCED = object_(
     "A resource.",
     {
         "group": group("Its API group; empty for the core group."),
@@ -39,19 +39,19 @@ _SYNCED = record(
     required=("resource", "versions"),
 )
 
-SYNC_TARGET: Final = Described(
+SYNC_TARGET: Final = CustomKind(
     WORKLOAD_GROUP,
     "synctargets",
     "SyncTarget",
     "A cluster that runs workloads.",
     {
-        "spec": record(
+        "spec": object_(
             "The configuration of the cluster.",
             {
-                "unschedulable": flag("Whether placements get no new destination at the cluster.", default=False),
+                "unschedulable": boolean("Whether placements get no new destination at the cluster.", default=False),
                 "taints": taints("Taints, which exclude placements that do not tolerate them."),
-                "evictAfter": moment("The time of the eviction of all workloads; empty: never."),
-                "supportedAPIExports": listing(
+                "evictAfter": date_time("The time of the eviction of all workloads; empty: never."),
+                "supportedAPIExports": array(
                     "The APIExports whose resources are synced.",
                     named_export("An export."),
                     default=[{"export": "kubernetes"}],
@@ -62,17 +62,17 @@ SYNC_TARGET: Final = Described(
                 ),
             },
         ),
-        "status": record(
+        "status": object_(
             "The observed state of the cluster.",
             {
                 "allocatable": mapping("The resources that are available for pods.", quantity("An amount.")),
                 "capacity": mapping("The resources of all Nodes.", quantity("An amount.")),
                 "conditions": conditions("The health of the cluster and of its syncer."),
-                "syncedResources": listing("The resources that can be synced.", _SYNCED),
-                "lastSyncerHeartbeatTime": moment("The time of the last heartbeat of the syncer."),
-                "virtualWorkspaces": listing(
+                "syncedResources": array("The resources that can be synced.", _SYNCED),
+                "lastSyncerHeartbeatTime": date_time("The time of the last heartbeat of the syncer."),
+                "virtualWorkspaces": array(
                     "The URLs for the syncer.",
-                    record(
+                    object_(
                         "A pair of URLs.",
                         {
                             "syncerURL": text("The URL for downsync.", minLength=1),

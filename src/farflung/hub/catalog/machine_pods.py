@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from farflung.apis import definitions
 from farflung.apis.builtin.kinds import BUILTIN
-from farflung.apis.custom_kinds import Described
+from farflung.apis.custom_kinds import CustomKind
 from farflung.apis.globalscheduler.machines import is_virtual_machine, machine_rules
 from farflung.apis.globalscheduler.pods import machine_cells
 from farflung.apis.kcp import compute
@@ -71,7 +71,7 @@ def _machine_definition() -> Definition:
     return Definition(_machine().definition(), 0)
 
 
-def _machine() -> Described:
+def _machine() -> CustomKind:
     """As workspaces have it."""
     return next(one for one in compute.kinds(COMPUTE_EXPORT) if one.plural == "pods")
 

@@ -46,7 +46,7 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Described:
+class CustomKind:
     plurals: tuple[str, ...]
     operations: tuple[str, ...]
     excluded: tuple[str, ...]
@@ -66,7 +66,7 @@ bounds = st.builds(
     st.lists(st.sampled_from("12"), unique=True, max_size=2).map(tuple),
 )
 policies = st.builds(
-    Described,
+    CustomKind,
     st.lists(st.sampled_from((*PLURALS, "*")), unique=True, min_size=1, max_size=1).map(tuple),
     st.sampled_from([("*",), ("CREATE",), ("UPDATE",)]),
     some_names,
@@ -80,7 +80,7 @@ requests = st.tuples(
 )
 
 
-def objections(one: Described, name: str, labels: Labels) -> int:
+def objections(one: CustomKind, name: str, labels: Labels) -> int:
     held = [EXPRESSIONS[text](name, labels) for text in one.conditions]
     if False in held:
         return 0
@@ -90,7 +90,7 @@ def objections(one: Described, name: str, labels: Labels) -> int:
     return sum(value is False or (value is None and one.fails) for value in values)
 
 
-def expected(described: list[Described], plural: str, name: str, labels: Labels) -> tuple[str, int]:
+def expected(described: list[CustomKind], plural: str, name: str, labels: Labels) -> tuple[str, int]:
     """The policy and binding that refuse a creation, and the number of warnings."""
     refuser, warnings = "", set()
     for index, one in enumerate(described):
@@ -107,7 +107,7 @@ def expected(described: list[Described], plural: str, name: str, labels: Labels)
     return refuser, len(warnings)
 
 
-async def write(hub: LocalHub, described: list[Described]) -> None:
+async def write(hub: LocalHub, described: list[CustomKind]) -> None:
     for index, one in enumerate(described):
         match: dict[str, Any] = {"resourceRules": [rule(*one.plurals, operations=one.operations)]}
         if one.excluded:
@@ -140,7 +140,7 @@ async def decided(hub: LocalHub, plural: str, name: str, labels: Labels) -> tupl
 @settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(policies, max_size=4), st.lists(requests, min_size=1, max_size=6))
 def test_a_set_of_policies_decides_as_a_naive_reading_does(
-    described: list[Described], asked: list[tuple[str, str, Labels]]
+    described: list[CustomKind], asked: list[tuple[str, str, Labels]]
 ) -> None:
     async def check() -> None:
         store = MemoryStore(stamp=objects.stamp)
