@@ -97,7 +97,9 @@ class Play:
         return sum("watch=" not in request.target for request in self.requests)
 
 
-async def play(*script: Scripted, decode: Any = orjson.loads, heard: Heard | None = None) -> Play:
+async def play(
+    *script: Scripted, decode: Any = orjson.loads, heard: Heard | None = None, prefix: str = "/clusters/*"
+) -> Play:
     """A reflector that gets these answers, one after the other."""
     answers: Iterator[Scripted] = iter(script)
 
@@ -116,7 +118,7 @@ async def play(*script: Scripted, decode: Any = orjson.loads, heard: Heard | Non
     env = Environment(lambda: 0.0, sleep, lambda: 0.5, Backoff(1.0, 30.0, lambda: 1.0))
     with pytest.raises(Finished):
         async with asyncio.timeout(60):
-            await Reflector(Client(server), WIDGETS, decode, sink, env).run()
+            await Reflector(Client(server, prefix), WIDGETS, decode, sink, env).run()
     return Play(sink, server.requests, pauses)
 
 
@@ -141,6 +143,15 @@ async def test_what_is_known_already_is_not_read_again() -> None:
     done = await play(listed(7), watched(*changes))
     assert done.heard.news == [[], "b@8"]
     assert done.watched_from == ["7", "8"]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "cluster"), [("", ""), ("/clusters/root:shop", "c"), ("/services/apiexport/root/edge/clusters/*", "c")]
+)
+async def test_the_annotation_with_a_logical_cluster_counts_only_in_workspaces(prefix: str, cluster: str) -> None:
+    changes = event("ADDED", widget("b", 8)), event("DELETED", widget("a", 9))
+    done = await play(listed(7, widget("a", 3)), watched(*changes), prefix=prefix)
+    assert set(done.heard.cache) == {Key(cluster, "", "b")}
 
 
 @given(st.data())

@@ -19,7 +19,6 @@ from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import CachedObject
 from farflung.runtime.informer import Informer
-from farflung.runtime.reflector import where
 
 LONG = 3000.0  #: seconds in which all repeated rebuilds are done
 
@@ -82,5 +81,5 @@ def failing(classes: tuple[type, ...], at: int, *, late: bool) -> Iterator[list[
 def deliver(informer: Informer[Any], obj: Obj, version: int, *, deleted: bool) -> None:
     obj = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(version)}}
     document = orjson.dumps(obj)
-    known = CachedObject(where(document)[0], version, informer._decode(document))
+    known = CachedObject(informer._reflector.where(document)[0], version, informer._decode(document))
     (informer.remove if deleted else informer.apply)(known)

@@ -122,6 +122,11 @@ class Client:
         """A view of an export, of one workspace or of all.  Only the path of the URL is used."""
         return self.at(f"{urlsplit(url).path.rstrip('/')}/clusters/{_segment(cluster)}")
 
+    @property
+    def reads_workspaces(self) -> bool:
+        """Whether the server sets the annotation with the logical cluster of each object."""
+        return "/clusters/" in self.prefix
+
     # --- reading ----------------------------------------------------------------------------------
 
     async def get(self, collection: Collection, name: str, namespace: str = "", subresource: str = "") -> Obj:

@@ -13,7 +13,7 @@ from farflung.client.rest import EVERYTHING, Client, ListOptions
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Cache, CacheChange, CachedObject, Key
 from farflung.runtime.leader import unguarded
-from farflung.runtime.reflector import Environment, Reflector, number, where
+from farflung.runtime.reflector import Environment, Reflector, number
 
 T = TypeVar("T")
 
@@ -88,7 +88,7 @@ class Informer(Generic[T]):
     def assume(self, written: Obj) -> None:
         """Put the server's answer to a write into the cache, before the watch has it."""
         raw = orjson.dumps(written)
-        key, version = where(raw)
+        key, version = self._reflector.where(raw)
         if number(version) > self.cache.delivered:
             self._notify(self.cache.assume(CachedObject(key, number(version), self._decode(raw))))
 

@@ -200,7 +200,7 @@ class Reflector(Generic[T]):
         async for page in self._client.pages(self._collection, self._selection):
             version = page.metadata.resource_version
             for document in page.documents():
-                key, of_object = where(document)
+                key, of_object = self.where(document)
                 for reader, known in zip(readers, found, strict=True):
                     known.extend(self._known(reader, key, of_object, document))
         if not version:
@@ -234,7 +234,7 @@ class Reflector(Generic[T]):
     def _handle(self, event: Event) -> None:
         if event.type == "ERROR":
             raise _error_of(event.object)
-        key, version = where(event.object)
+        key, version = self.where(event.object)
         revision = number(version)
         if event.type not in EVENT_TYPES:
             raise InvalidResponse(f"an event of the type {event.type[:50]!r}")
@@ -253,6 +253,16 @@ class Reflector(Generic[T]):
                     sink.apply(known)
             sink.advance(revision)
 
+    def where(self, raw: bytes | msgspec.Raw) -> tuple[Key, str]:
+        """The key of an object, and its resourceVersion.  In a cluster without workspaces, the annotation with a
+        logical cluster is that of another object, from which this one was copied."""
+        try:
+            metadata = _headed.decode(raw).metadata
+        except DECODE_ERRORS as error:
+            raise InvalidResponse(f"not an object: {error}") from None
+        cluster = (metadata.annotations or {}).get(CLUSTER_ANNOTATION, "") if self._client.reads_workspaces else ""
+        return Key(cluster, metadata.namespace, metadata.name), metadata.resource_version
+
     def _known(self, reader: _Reader[Any], key: Key, version: str, document: bytes) -> Iterator[CachedObject[Any]]:
         """Nothing if the object is invalid and no version of it was valid."""
         try:
@@ -269,16 +279,6 @@ class Reflector(Generic[T]):
 def _is_final(error: Refused) -> bool:
     """Whether the server would refuse the same request again."""
     return error.status < 500 and not isinstance(error, TooMany | Unauthorized)
-
-
-def where(raw: bytes | msgspec.Raw) -> tuple[Key, str]:
-    """The key of an object, and its resourceVersion."""
-    try:
-        metadata = _headed.decode(raw).metadata
-    except DECODE_ERRORS as error:
-        raise InvalidResponse(f"not an object: {error}") from None
-    cluster = (metadata.annotations or {}).get(CLUSTER_ANNOTATION, "")
-    return Key(cluster, metadata.namespace, metadata.name), metadata.resource_version
 
 
 def number(version: str) -> int:

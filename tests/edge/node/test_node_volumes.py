@@ -49,6 +49,15 @@ def contents(directory: Path) -> dict[str, str]:
     }
 
 
+async def test_files_come_of_objects_with_an_annotation_of_another_cluster(edge: NodeHarness) -> None:
+    """Some syncers copy the annotation with the logical cluster of the original."""
+    annotated = {"name": "site", "annotations": {"kcp.io/cluster": "root:shop"}}
+    await edge.hub.create(CONFIG_MAPS, {"metadata": annotated, "data": {"index.html": "first"}})
+    created = await with_volume(edge, {"configMap": {"name": "site"}})
+    await edge.ready("one")
+    assert contents(edge.files(created, "v")) == {"index.html": "first"}
+
+
 async def test_a_config_map_is_files_that_change_with_it_all_at_once(edge: NodeHarness) -> None:
     await edge.hub.config_map("site", **{"index.html": "first", "style.css": "old"})
     created = await with_volume(edge, {"configMap": {"name": "site"}})
