@@ -243,9 +243,9 @@ def _unrestorable(why: str) -> str:
         return why
     kind, target = GO_KINDS.get(found[1], found[1]), found[2]
     if target.startswith("map["):
-        return f"cannot restore map from: {kind}"
+        return f"cannot restore map from {kind}"
     if target.startswith("[]"):
-        return f"cannot restore slice from: {kind}"
+        return f"cannot restore slice from {kind}"
     return f"cannot restore struct from: {kind}" if "." in target else f"unrecognized type: {target}"
 
 
