@@ -176,6 +176,21 @@ async def test_a_result_that_does_not_fit_is_shown(hub: LocalHub) -> None:
     assert answer.message.endswith("cannot unmarshal number into Go struct field ConfigMap.data of type string")
 
 
+@pytest.mark.parametrize(
+    ("patch", "why"),
+    [
+        ({"metadata": {"labels": "x"}}, "cannot restore map from string"),
+        ({"metadata": {"finalizers": "x"}}, "cannot restore slice from string"),
+        ({"metadata": "x"}, "cannot restore struct from: string"),
+    ],
+)
+async def test_a_value_of_another_type_in_a_strategic_patch_is_refused(hub: LocalHub, patch: Any, why: str) -> None:
+    await hub.config_map("a")
+    answer = await hub.patch(f"{CONFIG_MAPS}/a", patch, STRATEGIC_PATCH)
+    assert answer.status == 422
+    assert why in answer.message
+
+
 @pytest.mark.parametrize("media", [MERGE_PATCH, STRATEGIC_PATCH])
 @pytest.mark.parametrize(
     ("patch", "status"),
