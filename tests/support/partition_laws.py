@@ -12,7 +12,7 @@ from farflung.apis.edge.names import DOWNSYNCED, PROJECTED, SYNCER_FINALIZER
 from farflung.machinery.errors import Obj
 from farflung.placement.names import GroupResource, ObjectRef, is_system
 from farflung.syncer.conversion import is_create_only, is_downsynced, is_upsynced
-from farflung.syncer.edge import BESIDE
+from farflung.syncer.edge import IGNORED_RESOURCES
 
 ORIGIN = "test.example.org/origin"  #: annotation: which write of which copy made it so
 EDGE = "root"  #: the cluster that an edge is, in its own store
@@ -156,7 +156,7 @@ class Laws:
             or metadata.get("ownerReferences")
             or is_going(obj)
             or is_system(ref.resource, obj)
-            or ref.resource.resource in BESIDE
+            or ref.resource.resource in IGNORED_RESOURCES
             or not self._was_seen(ref, metadata["uid"])
         )
 

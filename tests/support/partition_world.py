@@ -35,7 +35,7 @@ from farflung.apis.names import Collection
 from farflung.client.errors import ClientError
 from farflung.machinery.errors import Obj
 from farflung.placement.names import GroupResource, ObjectRef
-from farflung.syncer.context import BEAT, PAUSE
+from farflung.syncer.context import HEARTBEAT_INTERVAL, REPORT_INTERVAL
 from farflung.syncer.conversion import is_downsynced, is_upsynced
 from farflung.syncer.decide import PATIENT
 
@@ -332,7 +332,13 @@ async def separated(directory: Path) -> AsyncIterator[World]:
     await hub.platform.bootstrap.start(bare=False)
     fleet = Fleet(hub, FaultyTransport(hub.function, OPERATOR), FaultyTransport(hub.function, MASTER))
     link = Link(
-        fleet, edge, "", directory / "journal" / "syncer.sqlite", beat=BEAT, pause=PAUSE, env=simulated_environment()
+        fleet,
+        edge,
+        "",
+        directory / "journal" / "syncer.sqlite",
+        beat=HEARTBEAT_INTERVAL,
+        pause=REPORT_INTERVAL,
+        env=simulated_environment(),
     )
     try:
         await hub.controllers.start()

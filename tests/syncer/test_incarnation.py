@@ -9,7 +9,7 @@ from partition_end import at_rest
 from partition_menu import REFS
 
 from farflung.syncer.journal import Journal
-from farflung.syncer.mailbox import INCARNATION
+from farflung.syncer.mailbox import MAILBOX_CLUSTER
 
 
 async def test_how_far_a_mailbox_was_heard_is_forgotten_before_another_is_known_in_its_place(
@@ -21,7 +21,7 @@ async def test_how_far_a_mailbox_was_heard_is_forgotten_before_another_is_known_
         set_fact, heard = Journal.set_fact, []
 
         def set_and_look(journal: Journal, name: str, value: str) -> None:
-            if name == INCARNATION and value != journal.get_fact(name):
+            if name == MAILBOX_CLUSTER and value != journal.get_fact(name):
                 heard.append([one.revision for one in journal.positions().values()])
             set_fact(journal, name, value)
 

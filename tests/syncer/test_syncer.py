@@ -221,7 +221,7 @@ async def test_a_change_that_is_taken_back_is_taken_back_although_the_syncer_was
 async def test_our_object_is_applied_after_an_unmanaged_one_is_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(downsync, "STRANGERS", 0.01)  # nobody tells us of it
+    monkeypatch.setattr(downsync, "RECHECK_SECONDS", 0.01)  # nobody tells us of it
     async with linked(tmp_path) as link:
         await link.cluster.create(NAMESPACES, namespace("shop"))
         await link.cluster.create(MAPS, config_map("page", {"index.html": "mine"}), "shop")
@@ -238,7 +238,7 @@ async def test_our_object_is_applied_after_an_unmanaged_one_is_deleted(
 async def test_an_upsynced_namespace_stays_in_the_mailbox_while_it_contains_copies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upsync, "STRANGERS", 0.01)  # nobody tells us of it
+    monkeypatch.setattr(upsync, "RECHECK_SECONDS", 0.01)  # nobody tells us of it
     async with linked(tmp_path) as link:
         up = {"apiGroup": "", "resources": ["namespaces"], "namespaces": [], "names": ["local"]}
         await link.configure(scope("local", upsync=[up]))

@@ -59,7 +59,7 @@ def content(obj: Json) -> Json:
     """What users and controllers wrote, without what a server or a heartbeat changes by itself, and without the
     translator's record in a copy, to which this version adds the tenants."""
     metadata = {key: value for key, value in obj["metadata"].items() if key not in ("resourceVersion", "managedFields")}
-    if PROJECTION in metadata.get("annotations", {}):  # a newer translator may object_ more
+    if PROJECTION in metadata.get("annotations", {}):  # a newer translator may record more
         metadata["annotations"] = {name: one for name, one in metadata["annotations"].items() if name != PROJECTION}
     parts = {key: value for key, value in obj.items() if key not in ("metadata", "status")}
     if obj.get("type") == "kubernetes.io/service-account-token":

@@ -14,8 +14,8 @@ from farflung.syncer.decide import Adopt
 from farflung.syncer.discovery import SharedKinds
 from farflung.syncer.journal import Journal
 
-BEAT: Final = 20.0  #: seconds between two heartbeats
-PAUSE: Final = 1.0  #: seconds, about, from a change to its report, and so between two reports
+HEARTBEAT_INTERVAL: Final = 20.0  #: seconds between two heartbeats
+REPORT_INTERVAL: Final = 1.0  #: seconds, about, from a change to its report, and so between two reports
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class SyncerOptions:
     uid: str  #: of the SyncTarget
     now: Callable[[], datetime]
     adopt: Adopt = Adopt.IF_IDENTICAL
-    beat: float = BEAT
-    pause: float = PAUSE
+    beat: float = HEARTBEAT_INTERVAL
+    pause: float = REPORT_INTERVAL
 
 
 @dataclass(frozen=True, slots=True)

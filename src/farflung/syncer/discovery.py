@@ -116,7 +116,7 @@ class SideDiscovery:
         self._doubted = doubted
         self._stale: set[Side] = set(BOTH)
         self._definitions: Informer[str] = Informer(edge, CUSTOM_RESOURCE_DEFINITIONS, _settled, env, self._trouble)
-        self._definitions.subscribe(lambda change: self.doubt("edge") if change.old != change.new else None)
+        self._definitions.subscribe(lambda change: self.rediscover("edge") if change.old != change.new else None)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -129,13 +129,13 @@ class SideDiscovery:
     def _trouble(self, what: str, error: Exception) -> None:
         self._log.info(what, v=2, side="edge", error=str(error))
 
-    def doubt(self, *sides: Side) -> None:
+    def rediscover(self, *sides: Side) -> None:
         """Discover these sides again."""
         self._stale.update(sides)
         self._doubted()
 
     async def discover(self, side: Side) -> bool:
-        """Discover a side, if it is in doubt.  Returns whether its kinds are known."""
+        """Discover a side, if it is stale.  Returns whether its kinds are known."""
         if side not in self._stale:
             return True
         self._stale.discard(side)

@@ -37,7 +37,7 @@ from farflung.syncer.report import Direction, Problems, Progress, describe_error
 
 RELEASED: Final = ""  #: in place of the uid of a copy: an operator released the orphan
 AGAIN: Final = 1.0  #: seconds until the syncer checks an object that has no events
-STRANGERS: Final = 30.0  #: seconds until the syncer checks again what no event may announce
+RECHECK_SECONDS: Final = 30.0  #: seconds until the syncer checks again what no event may announce
 
 
 class NotServedError(ClientError):
@@ -272,7 +272,7 @@ class Downsync:
             case LeaveObject(LeaveReason.NOT_MANAGED, sentence):
                 self._progress.finish(ref)
                 self._report(ref, Direction.DOWN, "NotManaged", sentence)
-                return STRANGERS
+                return RECHECK_SECONDS
         self._mark_synced(ref, entry)
         return None
 
@@ -304,7 +304,7 @@ class Downsync:
                 self._report(ref, Direction.DOWN, "Contested", sentence)
         self._log.info("applied", v=2, object=str(ref), why=action.why.value)
 
-    def doubt(self) -> None:
+    def reapply_all(self) -> None:
         """The journal may be older than the last writes: apply all objects once more."""
         for ref in list(self._journal.refs()):
             self._doubt(ref)
@@ -319,19 +319,18 @@ class Downsync:
         self, action: DeleteObject, ref: ObjectRef, entry: JournalEntry, collection: Collection
     ) -> float | None:
         if not self._is_withdrawn(ref, entry):
-            return STRANGERS  # or sooner, when the copy's event or the list of copies arrives
+            return RECHECK_SECONDS  # or sooner, when the copy's event or the list of copies arrives
         await self._mailbox.check(entry.incarnation)
         if action.container:
             inside = self._inside(ref)
             orphans = [str(entry.ref) for entry in inside if entry.orphaned]
             if inside and not orphans:
-                return STRANGERS  # or sooner, when the last of them is deleted
-            if stranger := orphans[0] if orphans else await self._edge.stranger_in(ref):
-                sentence = (
-                    f"{ref} was withdrawn and stays, because it contains an object that was not withdrawn: {stranger}"
-                )
+                return RECHECK_SECONDS  # or sooner, when the last of them is deleted
+            if obstacle := orphans[0] if orphans else await self._edge.foreign_object_in(ref):
+                sentence = f"{ref} was withdrawn and stays, because it contains an object that was not withdrawn: "
+                sentence += obstacle
                 self._report(ref, Direction.DOWN, "NotEmpty", sentence)
-                return STRANGERS
+                return RECHECK_SECONDS
         try:
             await self._edge.client.delete(
                 collection, ref.name, ref.namespace, uid=action.uid, propagation="Background"
@@ -355,10 +354,10 @@ class Downsync:
     async def _finish_withdrawal(self, ref: ObjectRef, entry: JournalEntry) -> float | None:
         """Nothing is left to delete.  An object that stays at the edge, because it is created only once or is not ours
         any more, is forgotten only if its copy was withdrawn; so is one that was applied and is absent, because the
-        edge may have lost it.  Raises MailboxEndsError if the whole mailbox is being deleted."""
+        edge may have lost it.  Raises MailboxTerminatingError if the whole mailbox is being deleted."""
         if entry.applied or self._edge.objects.get(ref) is not None:
             if not self._is_withdrawn(ref, entry):
-                return STRANGERS  # as in `_delete`
+                return RECHECK_SECONDS  # as in `_delete`
             await self._mailbox.check(entry.incarnation)
         return await self._release_copy(ref, entry)
 

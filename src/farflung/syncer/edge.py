@@ -23,7 +23,7 @@ from farflung.syncer.informers import KindInformers
 from farflung.syncer.report import ReportCondition
 
 #: resources that other controllers write about objects, and that do not keep a namespace from being deleted
-BESIDE: Final = frozenset({"events", "endpoints", "endpointslices", "leases", "controllerrevisions"})
+IGNORED_RESOURCES: Final = frozenset({"events", "endpoints", "endpointslices", "leases", "controllerrevisions"})
 
 
 @contextlib.contextmanager
@@ -49,11 +49,11 @@ class EdgeClient:
             return await self.client.get(collection, ref.name, ref.namespace)
         return None
 
-    async def stranger_in(self, ref: ObjectRef) -> str:
+    async def foreign_object_in(self, ref: ObjectRef) -> str:
         """An object in a namespace, or of the kind of a definition, that was not withdrawn; empty if there is
         none.  The journal has no entries in it any more."""
         if ref.resource == GroupResource("", "namespaces"):
-            inside = [one for one in self.kinds.containing() if one.plural not in BESIDE]
+            inside = [one for one in self.kinds.containing() if one.plural not in IGNORED_RESOURCES]
             for collection in inside:
                 if found := await self._stranger(collection, ListOptions(namespace=ref.name)):
                     return found

@@ -17,7 +17,7 @@ from farflung.runtime.informer import Informer
 from farflung.runtime.reflector import Environment
 from farflung.syncer.context import SyncerContext
 from farflung.syncer.copies import MailboxCopy, copy_from_entry, read_copy
-from farflung.syncer.journal import SUSPICION
+from farflung.syncer.journal import ORPHAN_CAUSE
 
 T = TypeVar("T")
 
@@ -193,7 +193,7 @@ class CopyInformers:
     def relist_all(self) -> None:
         """Stop all informers, and resume none of them.  A hub that was restored from a backup may again hold copies
         that were withdrawn since, of kinds that the SyncerConfigs do not name any more."""
-        self.doubt()
+        self.list_all_again()
         self._relist([*self._journal.positions(), *self.informers.kinds()])
 
     def configure(self, content_hash: str) -> None:
@@ -230,7 +230,7 @@ class CopyInformers:
                 continue
             if before and version < int(before):
                 self._log.warning("the hub was restored from a backup", before=before, now=version)
-                self._journal.set_fact(SUSPICION, f"HubRestored: the hub was at {before} and is at {version} again")
+                self._journal.set_fact(ORPHAN_CAUSE, f"HubRestored: the hub was at {before} and is at {version} again")
             changed.append(resource)
             self._journal.set_revision(resource, collection.version, now)
         return changed
@@ -240,7 +240,7 @@ class CopyInformers:
         the journal may lack the entry, and the SyncerConfigs may not name the kind any more."""
         self._journal.set_kinds(KINDS, self._journal.get_kinds(KINDS).union(self.informers.kinds()))
 
-    def doubt(self) -> None:
+    def list_all_again(self) -> None:
         """The mailbox may hold copies with our finalizer and without an entry, of every kind that was ever watched."""
         self._add_kinds_to_list(self._journal.get_kinds(KINDS))
 

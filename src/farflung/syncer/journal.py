@@ -228,7 +228,7 @@ def put_aside(path: Path) -> Path:
 PUT: Final = "insert or replace into entry values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 DROP: Final = 'delete from entry where "group" = ? and plural = ? and namespace = ? and name = ?'
 HEAR: Final = "insert or replace into heard values (?, ?, ?, ?, ?)"
-SUSPICION: Final = "suspicion"  #: fact: `Reason: message` of orphans, such as a restored hub
+ORPHAN_CAUSE: Final = "suspicion"  #: fact: `Reason: message` of orphans, such as a restored hub
 IN_DOUBT: Final = "?"  #: in place of a hash: an apply had no answer
 GONE: Final = "gone"  #: in place of owned fields: nothing of ours is left at the edge
 STATE: Final = "insert or replace into fact values (?, ?, ?)"

@@ -18,7 +18,7 @@ from farflung.syncer.copies import MailboxCopy, generation_of
 from farflung.syncer.discovery import SharedKinds
 from farflung.syncer.edge import EdgeProbe, ignore_absence
 from farflung.syncer.informers import KindInformers
-from farflung.syncer.journal import SUSPICION
+from farflung.syncer.journal import ORPHAN_CAUSE
 from farflung.syncer.lease import (
     CLUSTER,
     LeaseTracker,
@@ -30,7 +30,7 @@ from farflung.syncer.lease import (
 from farflung.syncer.report import StatusReporter
 
 
-class MailboxEndsError(ClientError):
+class MailboxTerminatingError(ClientError):
     """The whole mailbox is being deleted, so that the deletion of a copy is not a withdrawal."""
 
 
@@ -41,16 +41,16 @@ class MailboxClient:
     copies: KindInformers[MailboxCopy]
 
     async def check(self, incarnation: str) -> None:
-        """Raise MailboxEndsError if the mailbox itself is being deleted, or was replaced."""
+        """Raise MailboxTerminatingError if the mailbox itself is being deleted, or was replaced."""
         if self.kinds.mailbox.groups == ():
             raise Unreachable("discovery of the mailbox is not complete")
         if self.kinds.mailbox.find(LOGICAL_CLUSTERS.group, LOGICAL_CLUSTERS.plural) is None:
             return  # not a workspace, so it cannot be deleted
         metadata = (await self.client.get(LOGICAL_CLUSTERS, CLUSTER))["metadata"]
         if "deletionTimestamp" in metadata:
-            raise MailboxEndsError("the mailbox is being deleted: its objects stay at the edge")
+            raise MailboxTerminatingError("the mailbox is being deleted: its objects stay at the edge")
         if (metadata.get("annotations") or {}).get(CLUSTER_ANNOTATION) != incarnation:
-            raise MailboxEndsError("the mailbox was replaced: objects of the former one stay at the edge")
+            raise MailboxTerminatingError("the mailbox was replaced: objects of the former one stay at the edge")
 
     async def add_finalizer(self, ref: ObjectRef, copy: MailboxCopy) -> None:
         await self._set_finalizers(ref, copy, add=True)
@@ -61,7 +61,7 @@ class MailboxClient:
     async def _set_finalizers(self, ref: ObjectRef, copy: MailboxCopy, *, add: bool) -> None:
         collection = self.copies.collection(ref.resource)
         if collection is None:
-            raise MailboxEndsError(f"the mailbox does not serve {ref.resource.resource}")
+            raise MailboxTerminatingError(f"the mailbox does not serve {ref.resource.resource}")
         finalizers, version = copy.finalizers, str(copy.revision)
         with ignore_absence(ref):
             if finalizers is None:
@@ -99,7 +99,7 @@ class MailboxClient:
             self.copies.assume(ref.resource, answer)
 
 
-INCARNATION: Final = "incarnation"  #: fact of the journal: the last logical cluster of the mailbox
+MAILBOX_CLUSTER: Final = "incarnation"  #: fact of the journal: the last logical cluster of the mailbox
 
 
 class MailboxIdentity:
@@ -118,7 +118,7 @@ class MailboxIdentity:
     @property
     def last_cluster(self) -> str:
         """The logical cluster of the copies in the journal; empty if there are none."""
-        return self._journal.get_fact(INCARNATION)
+        return self._journal.get_fact(MAILBOX_CLUSTER)
 
     async def identify(self) -> bool:
         """Ask for the logical cluster, if it is unknown.  Returns whether it was unknown.  Raises ClientError if the
@@ -155,14 +155,14 @@ class MailboxIdentity:
         before = self.last_cluster
         if before and before != cluster:
             self._log.warning("the mailbox was replaced", before=before, now=cluster)
-            self._journal.set_fact(SUSPICION, f"MailboxReplaced: the mailbox was {before} and is {cluster} now")
+            self._journal.set_fact(ORPHAN_CAUSE, f"MailboxReplaced: the mailbox was {before} and is {cluster} now")
             forget()
-        self._journal.set_fact(INCARNATION, cluster)
+        self._journal.set_fact(MAILBOX_CLUSTER, cluster)
 
 
 BEATS: Final = 4  #: heartbeats that a syncer may miss before one of another cluster takes over
 LONGEST: Final = 64  #: characters of a uid in a message
-STANDING_BACK: Final = "standing back"  #: fact of the journal: uid of the cluster whose syncer serves the mailbox
+STANDBY_FOR: Final = "standing back"  #: fact of the journal: uid of the cluster whose syncer serves the mailbox
 
 
 class MailboxLease:
@@ -183,7 +183,7 @@ class MailboxLease:
         self._lost = lost
         self._tracker = LeaseTracker(BEATS * context.options.beat)
         self._stands_by = False
-        if not context.journal.get_fact(STANDING_BACK):
+        if not context.journal.get_fact(STANDBY_FOR):
             self.held.set()
 
     @property
@@ -222,7 +222,7 @@ class MailboxLease:
         if not self._stands_by:
             self._log.warning("standing by", error=self.standby_reason)
             self._stands_by = True
-            self._journal.set_fact(STANDING_BACK, self._tracker.holder)
+            self._journal.set_fact(STANDBY_FOR, self._tracker.holder)
             self.held.clear()
             self._reporter.heartbeat = ""
             self._lost()
@@ -236,10 +236,10 @@ class MailboxLease:
     def _resume(self) -> None:
         if self.held.is_set():
             return
-        holder = self._journal.get_fact(STANDING_BACK)
+        holder = self._journal.get_fact(STANDBY_FOR)
         if len(self._journal) and holder not in self._own_uids:
             reason = f"ServedByAnother: the syncer of cluster {holder} served the mailbox meanwhile"
-            self._journal.set_fact(SUSPICION, reason)
-        self._journal.set_fact(STANDING_BACK, "")
+            self._journal.set_fact(ORPHAN_CAUSE, reason)
+        self._journal.set_fact(STANDBY_FOR, "")
         self._stands_by = False
         self.held.set()

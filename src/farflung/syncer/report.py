@@ -204,7 +204,7 @@ class StatusReporter:
         self._changed = asyncio.Event()
         self._is_loaded = False  #: whether the status from before the start was read
         self._last: Obj = {}
-        self._beaten = float("-inf")
+        self._last_report_at = float("-inf")
         self._failures = 0  #: in a row
         self._back = ""  #: to be logged after the next success
         self._tried: set[str] = set()  #: heartbeats whose writes had no answer
@@ -275,7 +275,7 @@ class StatusReporter:
 
     async def _wait(self) -> None:
         """Until the next report.  Changes often come in groups, which need only one report."""
-        left = self._beat * (0.9 + 0.2 * self._env.random()) - (self._env.monotonic() - self._beaten)
+        left = self._beat * (0.9 + 0.2 * self._env.random()) - (self._env.monotonic() - self._last_report_at)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(left, 0.0)):
                 await self._changed.wait()
@@ -288,14 +288,14 @@ class StatusReporter:
             if not self._is_loaded:
                 self.load_last(await self._mailbox.get(SYNCER_CONFIGS, THE_ONE))
             status = self._compose(self._last)
-            due = self._failures > 0 or self._env.monotonic() - self._beaten >= self._beat * 0.9
+            due = self._failures > 0 or self._env.monotonic() - self._last_report_at >= self._beat * 0.9
             if not due and without_retries(status) == without_retries(self._last):
                 return
             await self._put({**status, HEARTBEAT: self._stamp()})
             self._last = status
         except NotFound:
             self._log.info("there is no SyncerConfig to report in", v=2, syncerConfig=THE_ONE)
-        self._beaten = self._env.monotonic()
+        self._last_report_at = self._env.monotonic()
 
     async def claim(self, config: Obj) -> None:
         """Report, if the status of `the-one` is still the given one."""
@@ -303,7 +303,7 @@ class StatusReporter:
         status = self._compose(self._last)
         unchanged = [{"op": "test", "path": "/status", "value": config["status"]}] if "status" in config else []
         await self._write(unchanged, {**status, HEARTBEAT: self._stamp()})
-        self._last, self._beaten = status, self._env.monotonic()
+        self._last, self._last_report_at = status, self._env.monotonic()
 
     async def _put(self, status: Obj) -> None:
         """Replace the last report of this syncer."""

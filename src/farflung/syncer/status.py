@@ -14,7 +14,7 @@ from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 from farflung.syncer.downsync import Downsync
 from farflung.syncer.edge import EdgeProbe
-from farflung.syncer.journal import SUSPICION, Journal
+from farflung.syncer.journal import ORPHAN_CAUSE, Journal
 from farflung.syncer.nodes import NodeCapacity
 from farflung.syncer.report import Problems, Progress, ReportCondition, with_conditions
 from farflung.syncer.upsync import Upsync
@@ -48,7 +48,7 @@ class Orphans:
         orphaned = self.count()
         if not orphaned:
             return ReportCondition(ORPHANS_PRESENT, False, "NoOrphans")
-        reason, _, message = self._journal.get_fact(SUSPICION).partition(": ")
+        reason, _, message = self._journal.get_fact(ORPHAN_CAUSE).partition(": ")
         stays = f"{count(orphaned, 'object')} {'stays' if orphaned == 1 else 'stay'} at the edge"
         kept = _why_kept(requested_release(self._the_one() or {}), self._journal.get_fact(RELEASED), orphaned)
         text = f"{message or 'copies disappeared without being withdrawn'}; {stays}{kept}"

@@ -26,7 +26,7 @@ from farflung.syncer.discovery import SharedKinds, Side, SideDiscovery
 from farflung.syncer.downsync import Downsync
 from farflung.syncer.edge import EdgeClient, EdgeProbe
 from farflung.syncer.informers import KINDS, CopyInformers, InformerHandlers, KindInformers
-from farflung.syncer.journal import SUSPICION, Journal, JournalError
+from farflung.syncer.journal import ORPHAN_CAUSE, Journal, JournalError
 from farflung.syncer.mailbox import MailboxClient, MailboxIdentity, MailboxLease
 from farflung.syncer.nodes import NodeCapacity
 from farflung.syncer.reachability import Reachability
@@ -51,8 +51,8 @@ MISSING: Final = Backoff(
 )  #: until a side that lacks a kind is discovered again
 RUNNING: Final = "running"  #: fact of the journal: the process that wrote it did not stop cleanly
 HEARTBEAT: Final = "heartbeat"  #: fact: the last heartbeat of this syncer
-BEGAN: Final = "began"  #: fact: when the process started that may have written later ones
-SERVED: Final = "served"  #: fact: the uid of the cluster in the last report
+STARTED: Final = "began"  #: fact: when the process started that may have written later ones
+REPORTED_CLUSTER: Final = "served"  #: fact: the uid of the cluster in the last report
 
 
 class Syncer:
@@ -115,8 +115,11 @@ class Syncer:
         ]
         self.downsync.queue, self.downsync.status_queue, self.upsync.queue = [one.queue for one in self.controllers]
         self._reporter = StatusReporter(context, self._identify_mailbox, lambda before: self.summary.status(before))
-        self._reporter.heartbeat, self._reporter.edge_uid = journal.get_fact(HEARTBEAT), journal.get_fact(SERVED)
-        self._reporter.started = journal.get_fact(BEGAN)
+        self._reporter.heartbeat, self._reporter.edge_uid = (
+            journal.get_fact(HEARTBEAT),
+            journal.get_fact(REPORTED_CLUSTER),
+        )
+        self._reporter.started = journal.get_fact(STARTED)
         self._reporter.on_first_read, self._reporter.on_mismatch = self._read_last_report, self._suspect_restore
         self._edge = EdgeProbe(context, self._reporter.edge_uid, self._reporter.notify, self._replace_edge)
         self._nodes = NodeCapacity(self._options.edge, context.edge_env, self._log, self._reporter.notify)
@@ -208,7 +211,7 @@ class Syncer:
 
     def _on_definition(self) -> None:
         """The mailbox has another definition, which may not prune fields any more."""
-        self._discovery.doubt("mailbox")
+        self._discovery.rediscover("mailbox")
         self.upsync.enqueue_all()
 
     def _on_copies_listed(self, resource: GroupResource) -> None:
@@ -222,7 +225,7 @@ class Syncer:
     def _on_copies_relisted(self) -> None:
         """The hub cannot resume a watch, so it may have been restored from a backup.  The backup may hold copies with
         our finalizer, of kinds that are not watched any more."""
-        self._copies.doubt()
+        self._copies.list_all_again()
         self._replan.set()
 
     def _consider_release(self) -> None:
@@ -246,7 +249,7 @@ class Syncer:
 
     def _forget_mailbox(self) -> None:
         """The mailbox was replaced, and the new one may serve other kinds."""
-        self._discovery.doubt("mailbox")
+        self._discovery.rediscover("mailbox")
         self._copies.relist_all()
         self.downsync.restore_released()
 
@@ -275,8 +278,8 @@ class Syncer:
         if not self._lease.check(config):
             return
         self._log.warning("the hub does not have our last report")
-        if not self._journal.get_fact(SUSPICION):
-            self._journal.set_fact(SUSPICION, "HubRestored: the hub does not have the syncer's last report")
+        if not self._journal.get_fact(ORPHAN_CAUSE):
+            self._journal.set_fact(ORPHAN_CAUSE, "HubRestored: the hub does not have the syncer's last report")
         self._distrust_hub()
 
     def _distrust_hub(self) -> None:
@@ -288,7 +291,7 @@ class Syncer:
         """List everything again.  A watch that resumes from a resourceVersion that a restored hub reached for the
         second time misses the changes before."""
         self._is_hub_distrusted, self._identity.cluster = False, None
-        self._discovery.doubt("mailbox")
+        self._discovery.rediscover("mailbox")
         self._copies.relist_all()
         self._upsynced.stop_all()
         self._configuration.reset()
@@ -299,11 +302,11 @@ class Syncer:
         for feed in (self._downsynced, self._edge_objects):
             feed.stop_all()
         self._nodes.reset()
-        self._discovery.doubt("edge")
+        self._discovery.rediscover("edge")
 
     def _on_mailbox_error(self, resource: GroupResource, error: Exception) -> None:
         if isinstance(error, NotFound):
-            self._discovery.doubt("mailbox")
+            self._discovery.rediscover("mailbox")
         elif isinstance(error, Refused) and not isinstance(error, Expired):
             if resource in self._synced_kinds():
                 reason, message = describe_error(all_of(resource), error)
@@ -314,7 +317,7 @@ class Syncer:
 
     def _on_edge_error(self, resource: GroupResource, error: Exception) -> None:
         if isinstance(error, NotFound):
-            self._discovery.doubt("edge")
+            self._discovery.rediscover("edge")
         elif isinstance(error, Refused):
             self.downsync.enqueue_kind(resource)
         self._log.info("cannot watch the edge", v=2, resource=str(resource), error=str(error))
@@ -343,7 +346,7 @@ class Syncer:
         for resource in self._copies.record_positions():
             self.problems.clear(all_of(resource), Direction.DOWN)
         self._journal.set_fact(HEARTBEAT, self._reporter.heartbeat)
-        self._journal.set_fact(SERVED, self._reporter.edge_uid)
+        self._journal.set_fact(REPORTED_CLUSTER, self._reporter.edge_uid)
 
     # --- the plan ---------------------------------------------------------------------------------
 
@@ -353,10 +356,10 @@ class Syncer:
             self._log.warning("the journal is lost", damage=self._journal.damage)
         self._log.info("starting syncer", objects=len(self._journal))
         if self._journal.get_fact(RUNNING):
-            self.downsync.doubt()
-            self._copies.doubt()
+            self.downsync.reapply_all()
+            self._copies.list_all_again()
         self._journal.set_fact(RUNNING, "yes")
-        self._journal.set_fact(BEGAN, format_seconds(self._started))
+        self._journal.set_fact(STARTED, format_seconds(self._started))
         self._flush()
         try:
             async with asyncio.TaskGroup() as group:
@@ -387,7 +390,7 @@ class Syncer:
                 async with asyncio.timeout(MISSING.delay(self._misses) if lacking else None):
                     await self._replan.wait()
             except TimeoutError:
-                self._discovery.doubt(*lacking)
+                self._discovery.rediscover(*lacking)
 
     def _retry(self) -> None:
         """A side is reachable again."""
@@ -453,7 +456,7 @@ class Syncer:
                     self.downsync.on_copy(ref, self._identity.last_cluster, copy)
         known = copies.kinds()
         if known and all(map(copies.is_listed, known)) and not self._orphans.count():
-            self._journal.set_fact(SUSPICION, "")
+            self._journal.set_fact(ORPHAN_CAUSE, "")
 
     def _release_orphans(self) -> None:
         """The number in the annotation is compared once, when every kind is listed."""

@@ -17,7 +17,7 @@ from farflung.machinery.errors import Obj
 from farflung.placement.names import DEFINITIONS, NAMESPACES, GroupResource, ObjectRef, is_system
 from farflung.syncer.context import SyncerContext
 from farflung.syncer.conversion import for_mailbox, is_downsynced, is_upsynced, returned_status, updated_upsync
-from farflung.syncer.downsync import STRANGERS, NotServedError
+from farflung.syncer.downsync import RECHECK_SECONDS, NotServedError
 from farflung.syncer.edge import ignore_absence
 from farflung.syncer.informers import KindInformers
 from farflung.syncer.report import Direction, Problems, describe_error
@@ -95,7 +95,7 @@ class Upsync:
             if ref.resource == NAMESPACES and self._has_downsynced(ref.name):
                 sentence = f"{ref} is not selected any more and stays in the mailbox: it contains copies for the edge"
                 self._report(ref, "NotEmpty", sentence)
-                return STRANGERS
+                return RECHECK_SECONDS
             await self._withdraw(ref, collection, copy)
         else:
             self._problems.clear(ref, Direction.UP)
