@@ -12,15 +12,11 @@ from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from ssl import PROTOCOL_TLS_CLIENT, SSLContext, SSLError, VerifyMode
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from farflung.cli.plugins.commands import ApiFailure, CommandError
 from farflung.cli.plugins.kubeconfig import PluginAccess
-
-if TYPE_CHECKING:
-    from ssl import SSLContext
-
 
 PARTIAL_CHAIN = 0x80000  #: OpenSSL: trust every certificate in the kubeconfig, also intermediate ones
 
@@ -32,14 +28,15 @@ def headers(user: dict[str, Any]) -> list[tuple[str, str]]:
     if token:
         found.append(("Authorization", f"Bearer {token}"))
     elif user.get("username"):
-        import base64
-
-        secret = f"{user['username']}:{user.get('password', '')}".encode()
-        found.append(("Authorization", f"Basic {base64.b64encode(secret).decode()}"))
+        found.append(("Authorization", _basic(user["username"], user.get("password", ""))))
     impersonated = (("Impersonate-User", user.get("as")), ("Impersonate-Uid", user.get("as-uid")))
     found += [(header, str(value)) for header, value in impersonated if value]
     found += [("Impersonate-Group", str(group)) for group in user.get("as-groups") or []]
     return found
+
+
+def _basic(name: str, password: str) -> str:
+    return f"Basic {_encoded(f'{name}:{password}')}"
 
 
 def with_handed_out(access: PluginAccess) -> dict[str, Any]:
@@ -113,6 +110,12 @@ def _decoded(data: str) -> bytes:
     return binascii.a2b_base64(data)
 
 
+def _encoded(text: str) -> str:
+    import binascii
+
+    return binascii.b2a_base64(text.encode(), newline=False).decode()
+
+
 def _executed(execution: dict[str, Any], access: PluginAccess) -> dict[str, Any]:
     """The output of an exec plugin, as fields of a kubeconfig user."""
     import subprocess
@@ -149,12 +152,10 @@ def _exec_info(execution: dict[str, Any], access: PluginAccess) -> dict[str, Any
 
 
 def _as_user(status: dict[str, Any]) -> dict[str, Any]:
-    import base64
-
     user = {"token": status["token"]} if status.get("token") else {}
     for given, field in (("clientCertificateData", "client-certificate-data"), ("clientKeyData", "client-key-data")):
         if status.get(given):
-            user[field] = base64.b64encode(str(status[given]).encode()).decode()
+            user[field] = _encoded(str(status[given]))
     return user
 
 
@@ -294,10 +295,7 @@ def _proxy(configured: str, scheme: str, host: str) -> tuple[str, int, dict[str,
         raise CommandError(f"a proxy must have an http:// URL, not {parts.scheme}://")
     headers = {}
     if parts.username:
-        import base64
-
-        secret = f"{parts.username}:{parts.password or ''}".encode()
-        headers["Proxy-Authorization"] = f"Basic {base64.b64encode(secret).decode()}"
+        headers["Proxy-Authorization"] = _basic(parts.username, parts.password or "")
     return parts.hostname, parts.port or 80, headers
 
 

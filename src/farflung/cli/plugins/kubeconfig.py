@@ -16,12 +16,7 @@ from farflung.cli.plugins.commands import CommandError
 
 CLUSTERS, CONTEXTS, USERS = "clusters", "contexts", "users"
 BODY = {CLUSTERS: "cluster", CONTEXTS: "context", USERS: "user"}  #: the field with the content of an entry
-PATHS = (
-    "certificate-authority",
-    "client-certificate",
-    "client-key",
-    "tokenFile",
-)  #: relative to the file
+PATHS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")  #: relative to the file
 
 
 class KubeconfigEntry:
@@ -255,7 +250,8 @@ def resolve(kubeconfig: Kubeconfig, overrides: Mapping[str, str]) -> PluginAcces
     """The access of the current context, with the flags in `overrides`."""
     context = _context(kubeconfig, overrides)
     cluster = _referred(kubeconfig, CLUSTERS, context, "cluster", 'cluster "{}" does not exist')
-    user = _user_section(kubeconfig, context, overrides)
+    named = {"user": overrides["user"]} if overrides.get("user") else context
+    user = _referred(kubeconfig, USERS, named, "user", 'auth info "{}" does not exist')
     _override_cluster(cluster, overrides)
     _override_user(user, overrides)
     if not cluster.get("server"):
@@ -279,12 +275,6 @@ def _context(kubeconfig: Kubeconfig, overrides: Mapping[str, str]) -> dict[str, 
     return {}
 
 
-def _user_section(kubeconfig: Kubeconfig, context: dict[str, Any], overrides: Mapping[str, str]) -> dict[str, Any]:
-    if overrides.get("user"):
-        context = {"user": overrides["user"]}
-    return _referred(kubeconfig, USERS, context, "user", 'auth info "{}" does not exist')
-
-
 def _referred(
     kubeconfig: Kubeconfig, section: str, context: dict[str, Any], field: str, missing: str
 ) -> dict[str, Any]:
@@ -299,7 +289,7 @@ def _referred(
 
 def _with_absolute_paths(entry: KubeconfigEntry) -> dict[str, Any]:
     body = dict(entry.body)
-    for field in ("certificate-authority", "client-certificate", "client-key", "tokenFile"):
+    for field in PATHS:
         if body.get(field):
             body[field] = str(resolved_path(body[field], entry.origin))
     execution = body.get("exec")
