@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from farflung.controllers.status_summarizer.health import CopyProblem, CopyStatus
 from farflung.inspect import trace_steps
 from farflung.inspect.trace_steps import (
-    DestinationTrace,
     HiddenObject,
     ObservedDestination,
     StepState,
+    TracedDestination,
     TracedObject,
     TraceStep,
     conclude,
@@ -91,18 +91,18 @@ WELL = ObservedDestination(
 BROKEN = replace(GOOD, problem=CopyProblem("NotReady", "1/3 ready", HOUR))
 
 
-def found(subject: TracedObject = SUBJECT, /, **facts: Any) -> DestinationTrace:
+def found(subject: TracedObject = SUBJECT, /, **facts: Any) -> TracedDestination:
     return find(subject, replace(WELL, **facts), NOW)
 
 
 def test_of_what_is_well_every_step_is_told_with_its_time() -> None:
-    assert found().steps == (
-        TraceStep("placed", StepState.DONE, "slice p", HOUR),
-        TraceStep("mailbox", StepState.DONE, "imw-mb-1", DAY),
-        TraceStep("copied", StepState.DONE, "current, resourceVersion 20", MINUTES),
-        TraceStep("edge", StepState.DONE, "applied; heartbeat 10s ago", RECENT),
-        TraceStep("status", StepState.DONE, "Available; readyReplicas 3", RECENT),
-    )
+    assert found().steps == [
+        TraceStep("placed", StepState.DONE, HOUR, "slice p"),
+        TraceStep("mailbox", StepState.DONE, DAY, "imw-mb-1"),
+        TraceStep("copied", StepState.DONE, MINUTES, "current, resourceVersion 20"),
+        TraceStep("edge", StepState.DONE, RECENT, "applied; heartbeat 10s ago"),
+        TraceStep("status", StepState.DONE, RECENT, "Available; readyReplicas 3"),
+    ]
     assert found().state is StepState.DONE
 
 
@@ -328,7 +328,8 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, StepState, str]] = {
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_what_is_not_well_is_found_at_its_step(situation: str) -> None:
     facts, name, state, message = SITUATIONS[situation]
-    assert found(**facts).culprit[:3] == (name, state, message)
+    culprit = found(**facts).culprit
+    assert (culprit.name, culprit.state, culprit.message) == (name, state, message)
 
 
 @pytest.mark.parametrize("situation", SITUATIONS)
@@ -378,7 +379,7 @@ def test_nothing_is_said_of_a_status_before_there_was_a_syncer() -> None:
 
 def test_a_namespace_that_is_there_already_will_do_for_what_goes_into_it() -> None:
     steps = found(TracedObject(REF, has_status=False), copy=copied(labels={}), needed=True).steps
-    assert steps[2][:3] == ("copied", StepState.DONE, "it exists already")
+    assert (steps[2].name, steps[2].state, steps[2].message) == ("copied", StepState.DONE, "it exists already")
     assert steps[-1].state is StepState.DONE
 
 
@@ -396,11 +397,11 @@ def test_the_time_of_a_write_is_not_that_of_the_syncer_or_of_the_status() -> Non
 # --- all of them ----------------------------------------------------------------------------------
 
 
-def at(target: str, **facts: Any) -> DestinationTrace:
+def at(target: str, **facts: Any) -> TracedDestination:
     return found(destination=CopyDestination("imw", "north", target), mailbox=target, **facts)
 
 
-CONCLUSIONS: dict[str, tuple[list[DestinationTrace], tuple[StepState, str]]] = {
+CONCLUSIONS: dict[str, tuple[list[TracedDestination], tuple[StepState, str]]] = {
     "one": ([at("a")], (StepState.DONE, "The only destination is up to date.")),
     "two": ([at("a"), at("b")], (StepState.DONE, "All 2 destinations are up to date.")),
     "stuck": ([at("a", copy=None)], (StepState.STUCK, "Stuck at north / a: no copy yet.")),

@@ -11,9 +11,9 @@ from typing import Final
 from farflung.cli.output import NONE, object_name, printer, remark_lines, show_progress, table
 from farflung.inspect import fields
 from farflung.inspect.results import as_document
-from farflung.inspect.trace import MANY, ObjectState, Trace, TracedDestination
+from farflung.inspect.trace import MANY, ObjectState, Trace
 from farflung.inspect.trace_source import TracedPlacement
-from farflung.inspect.trace_steps import StepState, age
+from farflung.inspect.trace_steps import StepState, TracedDestination, age
 from farflung.inspect.upsynced import UpsyncedObject, UpsyncedObjects
 from farflung.lib.words import count
 from farflung.machinery import times

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, TypeAlias, TypeVar
 
-import msgspec
 import orjson
 from msgspec import UNSET, UnsetType
 
@@ -41,10 +40,10 @@ from farflung.inspect.results import InspectError, Result
 from farflung.inspect.trace_source import TracedPlacement, TraceSources, machine_conclusion, recorded_placements
 from farflung.inspect.trace_steps import (
     Conclusion,
-    DestinationTrace,
     HiddenObject,
     ObservedDestination,
     StepState,
+    TracedDestination,
     TracedObject,
 )
 from farflung.machinery.errors import Obj
@@ -83,32 +82,6 @@ class ObjectState(Result, frozen=True):
     generation: int
     changed: str | None
     deleted: str | UnsetType = UNSET  #: its deletionTimestamp
-
-
-class StepResult(Result, frozen=True):
-    name: str = msgspec.field(name="step")
-    state: StepState
-    time: str | None
-    message: str
-    advice: str | UnsetType = UNSET
-
-
-class TracedDestination(Result, frozen=True):
-    cluster: str
-    location_name: str
-    sync_target_name: str
-    uid: str = msgspec.field(name="syncTargetUID")
-    further_location_names: list[str] | UnsetType
-    mailbox: str
-    placements: list[str]
-    state: StepState
-    steps: list[StepResult]
-
-    @property
-    def name(self) -> str:
-        """Its Locations and its SyncTarget."""
-        locations = ", ".join(filter(None, [self.location_name, *(self.further_location_names or ())]))
-        return " / ".join(filter(None, [locations, self.sync_target_name]))
 
 
 class StateCounts(Result, frozen=True):
@@ -221,7 +194,7 @@ class Tracer:
         return [
             replace(
                 sources.with_desired_copy(one, cluster),
-                conditions=None if known is None else conditions.get(_target_of(one.mailbox), ()),
+                conditions=None if known is None else conditions.get(one.target_uid, ()),
                 copy_status=read_copy_status(self._ref.resource, orjson.dumps(one.copy))
                 if isinstance(one.copy, dict)
                 else None,
@@ -317,14 +290,14 @@ class Tracer:
         self,
         obj: Obj | None,
         placements: list[TracedPlacement],
-        findings: Sequence[DestinationTrace],
+        findings: Sequence[TracedDestination],
         conclusion: Conclusion,
     ) -> Trace:
         shown = findings[: self._request.limit] if self._request.limit else findings
         return Trace(
             self._object(obj),
             placements,
-            list(map(_destination, shown)),
+            list(shown),
             _counted(findings[len(shown) :]),
             _counted(findings),
             sorted(set(self._remarks)),
@@ -349,31 +322,12 @@ class Tracer:
         )
 
 
-def _destination(one: DestinationTrace) -> TracedDestination:
-    return TracedDestination(
-        one.destination.cluster,
-        one.destination.location,
-        one.destination.target,
-        _target_of(one.mailbox),
-        list(one.destination.others) or UNSET,
-        one.mailbox,
-        list(one.placements),
-        one.state,
-        list(map(_step, one.steps)),
-    )
-
-
-def _step(step: trace_steps.TraceStep) -> StepResult:
-    advice = step.advice if step.state is StepState.STUCK else ""
-    return StepResult(step.name, step.state, step.time or None, step.message, advice or UNSET)
-
-
-def _counted(findings: Sequence[DestinationTrace]) -> StateCounts:
+def _counted(findings: Sequence[TracedDestination]) -> StateCounts:
     return StateCounts(len(findings), *(sum(one.state is state for one in findings) for state in StepState))
 
 
 def _conclusion(
-    obj: Obj | None, refusal: str, placements: Sequence[TracedPlacement], findings: Sequence[DestinationTrace]
+    obj: Obj | None, refusal: str, placements: Sequence[TracedPlacement], findings: Sequence[TracedDestination]
 ) -> Conclusion:
     """`refusal`: why no placement selects the object; empty: one does."""
     if findings:
@@ -404,10 +358,6 @@ async def _read(client: Client, collection: Collection, name: str, namespace: st
 
 def _source_clusters(resource: GroupResource, copy: Obj | HiddenObject | None) -> set[str]:
     return {key.cluster for key in recorded_placements(resource, copy)}
-
-
-def _target_of(mailbox: str) -> str:
-    return mailbox.rpartition("-mb-")[2]
 
 
 def _conditions(known: Inventory | None) -> dict[str, Sequence[Any]]:

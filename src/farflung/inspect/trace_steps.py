@@ -189,12 +189,39 @@ class Conclusion(Result, frozen=True):
     advice: str = ""
 
 
-class TraceStep(NamedTuple):
-    name: str
+class TraceStep(Result, frozen=True):
+    name: str = msgspec.field(name="step")
     state: StepState
+    time: str | None  #: RFC 3339; None: unknown
     message: str
-    time: str = ""  #: RFC 3339; empty: unknown
-    advice: str = ""  #: what to do about it
+    advice: str | UnsetType = UNSET  #: what to do about a stuck step
+
+
+class TracedDestination(Result, frozen=True):
+    cluster: str
+    location_name: str
+    sync_target_name: str
+    uid: str = msgspec.field(name="syncTargetUID")
+    further_location_names: list[str] | UnsetType
+    mailbox: str
+    placements: list[str]
+    state: StepState
+    steps: list[TraceStep]
+
+    @property
+    def name(self) -> str:
+        """Its Locations and its SyncTarget."""
+        locations = ", ".join(filter(None, [self.location_name, *(self.further_location_names or ())]))
+        return " / ".join(filter(None, [locations, self.sync_target_name]))
+
+    @property
+    def culprit(self) -> TraceStep:
+        """The first step with the worst state."""
+        return next(step for step in self.steps if step.state is self.state)
+
+    @property
+    def rank(self) -> tuple[int, str, str, str]:
+        return ORDER.index(self.state), self.location_name, self.sync_target_name, self.mailbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,34 +260,24 @@ class ObservedDestination:
     conditions: Sequence[Mapping[str, Any]] | None = None  #: of the SyncTarget; None: unknown
     copy_status: CopyStatus | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class DestinationTrace:
-    destination: CopyDestination
-    mailbox: str
-    placements: tuple[str, ...]
-    steps: tuple[TraceStep, ...]
-
     @property
-    def culprit(self) -> TraceStep:
-        """The first step with the worst state."""
-        return min(self.steps, key=lambda step: ORDER.index(step.state))
-
-    @property
-    def state(self) -> StepState:
-        return self.culprit.state
-
-    @property
-    def name(self) -> str:
-        return " / ".join(filter(None, [", ".join(filter(None, self.destination.locations)), self.destination.target]))
-
-    @property
-    def rank(self) -> tuple[int, str, str, str]:
-        return ORDER.index(self.state), self.destination.location, self.destination.target, self.mailbox
+    def target_uid(self) -> str:
+        return self.mailbox.rpartition("-mb-")[2]
 
 
-def find(subject: TracedObject, facts: ObservedDestination, now: datetime) -> DestinationTrace:
-    return DestinationTrace(facts.destination, facts.mailbox, facts.placements, tuple(_steps(subject, facts, now)))
+def find(subject: TracedObject, facts: ObservedDestination, now: datetime) -> TracedDestination:
+    destination, steps = facts.destination, list(_steps(subject, facts, now))
+    return TracedDestination(
+        destination.cluster,
+        destination.location,
+        destination.target,
+        facts.target_uid,
+        list(destination.others) or UNSET,
+        facts.mailbox,
+        list(facts.placements),
+        min((step.state for step in steps), key=ORDER.index),
+        steps,
+    )
 
 
 def _steps(subject: TracedObject, facts: ObservedDestination, now: datetime) -> Iterator[TraceStep]:
@@ -286,6 +303,11 @@ def _steps(subject: TracedObject, facts: ObservedDestination, now: datetime) -> 
             yield _status(subject, facts, facts.copy, report, now)
 
 
+def _step(name: str, state: StepState, message: str, time: str = "", advice: str = "") -> TraceStep:
+    """`advice`: if it is stuck."""
+    return TraceStep(name, state, time or None, message, advice if advice and state is StepState.STUCK else UNSET)
+
+
 def _overdue(since: str, now: datetime) -> StepState:
     then = moment(since)
     return StepState.WAITING if then is not None and now - then <= OVERDUE_AFTER else StepState.STUCK
@@ -302,10 +324,10 @@ def age(since: str, now: datetime) -> str:
 def _placed(facts: ObservedDestination, now: datetime) -> TraceStep:
     if facts.slices:
         names = ", ".join(sorted(facts.slices))
-        return TraceStep("placed", StepState.DONE, f"slice {names}", min(facts.slices.values()))
+        return _step("placed", StepState.DONE, f"slice {names}", min(facts.slices.values()))
     if not facts.placements:
-        return TraceStep("placed", StepState.DONE, "no EdgePlacement selects this destination any more")
-    return TraceStep(
+        return _step("placed", StepState.DONE, "no EdgePlacement selects this destination any more")
+    return _step(
         "placed",
         _overdue(facts.changed, now),
         "the edge scheduler has not placed it here yet",
@@ -317,22 +339,22 @@ def _placed(facts: ObservedDestination, now: datetime) -> TraceStep:
 def _mailbox(facts: ObservedDestination, now: datetime) -> TraceStep:
     if isinstance(facts.workspace, HiddenObject):
         if not isinstance(facts.copy, HiddenObject):
-            return TraceStep("mailbox", StepState.DONE, facts.mailbox)
-        return TraceStep("mailbox", StepState.UNKNOWN, f"mailboxes are not visible: {facts.workspace.why}")
+            return _step("mailbox", StepState.DONE, facts.mailbox)
+        return _step("mailbox", StepState.UNKNOWN, f"mailboxes are not visible: {facts.workspace.why}")
     running = "is the mailbox controller running?"
     if facts.workspace is None:
         since = max((facts.slices or {}).values(), default=facts.changed)
-        return TraceStep("mailbox", _overdue(since, now), "no mailbox yet", "", running)
+        return _step("mailbox", _overdue(since, now), "no mailbox yet", "", running)
     metadata, status = facts.workspace["metadata"], facts.workspace.get("status") or {}
     if _is_terminating(facts.workspace):
         since = metadata["deletionTimestamp"]
-        return TraceStep(
+        return _step(
             "mailbox", _overdue(since, now), "the mailbox is being deleted", since, "was its SyncTarget deleted?"
         )
     since = metadata.get("creationTimestamp") or ""
     if status.get("phase") != "Ready":
-        return TraceStep("mailbox", _overdue(since, now), "the mailbox is being created", since, running)
-    return TraceStep("mailbox", StepState.DONE, facts.mailbox, since)
+        return _step("mailbox", _overdue(since, now), "the mailbox is being created", since, running)
+    return _step("mailbox", StepState.DONE, facts.mailbox, since)
 
 
 # --- in the mailbox -------------------------------------------------------------------------------
@@ -341,33 +363,33 @@ def _mailbox(facts: ObservedDestination, now: datetime) -> TraceStep:
 def _copied(facts: ObservedDestination, now: datetime) -> TraceStep:
     copy, complaints = facts.copy, "; ".join(facts.complaints)
     if isinstance(copy, HiddenObject):
-        return TraceStep("copied", StepState.UNKNOWN, f"the copy is not visible: {copy.why}")
+        return _step("copied", StepState.UNKNOWN, f"the copy is not visible: {copy.why}")
     if copy is None:
         return _missing(facts, complaints, now)
     if not project.is_ours(copy):
         if facts.needed:
-            return TraceStep("copied", StepState.DONE, "it exists already", _created(copy))
-        return TraceStep("copied", StepState.STUCK, FOREIGN, _created(copy), "delete or rename one of the two")
+            return _step("copied", StepState.DONE, "it exists already", _created(copy))
+        return _step("copied", StepState.STUCK, FOREIGN, _created(copy), "delete or rename one of the two")
     if _is_terminating(copy):
         return _withdrawn(facts, copy)
     version, written = f"resourceVersion {copy['metadata'].get('resourceVersion', '')}", written_to(copy)
     if complaints:
-        return TraceStep("copied", StepState.STUCK, complaints, written)
+        return _step("copied", StepState.STUCK, complaints, written)
     if facts.along:
-        return TraceStep("copied", StepState.DONE, f"copied for other objects, {version}", written)
+        return _step("copied", StepState.DONE, f"copied for other objects, {version}", written)
     if facts.doubt:
-        return TraceStep("copied", StepState.UNKNOWN, f"{version}; {facts.doubt}", written)
+        return _step("copied", StepState.UNKNOWN, f"{version}; {facts.doubt}", written)
     if not facts.placements and facts.held:
-        return TraceStep("copied", StepState.STUCK, f"its withdrawal is held, {version}", written, facts.held)
+        return _step("copied", StepState.STUCK, f"its withdrawal is held, {version}", written, facts.held)
     if not facts.placements:
         message = f"not withdrawn yet, {version}"
-        return TraceStep("copied", _overdue(facts.changed, now), message, written, _TRANSLATOR)
+        return _step("copied", _overdue(facts.changed, now), message, written, _TRANSLATOR)
     if facts.desired.problem:
-        return TraceStep("copied", StepState.STUCK, facts.desired.problem, written)
+        return _step("copied", StepState.STUCK, facts.desired.problem, written)
     if facts.desired.obj is not None and project.updated(copy, facts.desired.obj) is not None:
         since = max(facts.changed, written)
-        return TraceStep("copied", _overdue(since, now), f"outdated, {version}", written, _TRANSLATOR)
-    return TraceStep("copied", StepState.DONE, f"current, {version}", written)
+        return _step("copied", _overdue(since, now), f"outdated, {version}", written, _TRANSLATOR)
+    return _step("copied", StepState.DONE, f"current, {version}", written)
 
 
 _TRANSLATOR: Final = "is the placement translator running?"
@@ -375,11 +397,11 @@ _TRANSLATOR: Final = "is the placement translator running?"
 
 def _missing(facts: ObservedDestination, complaints: str, now: datetime) -> TraceStep:
     if problem := complaints or facts.desired.problem:
-        return TraceStep("copied", StepState.STUCK, problem)
+        return _step("copied", StepState.STUCK, problem)
     since = max([facts.changed, *(facts.slices or {}).values()])
     if not facts.served:
-        return TraceStep("copied", _overdue(since, now), "the mailbox does not serve the kind", "", _TRANSLATOR)
-    return TraceStep("copied", _overdue(since, now), "no copy yet", "", _TRANSLATOR)
+        return _step("copied", _overdue(since, now), "the mailbox does not serve the kind", "", _TRANSLATOR)
+    return _step("copied", _overdue(since, now), "no copy yet", "", _TRANSLATOR)
 
 
 def _withdrawn(facts: ObservedDestination, copy: Obj) -> TraceStep:
@@ -388,8 +410,8 @@ def _withdrawn(facts: ObservedDestination, copy: Obj) -> TraceStep:
     anew = ", then created again" if facts.placements else ""
     if others and SYNCER_FINALIZER not in held:
         message = f"being withdrawn{anew}; held by the finalizers {others}"
-        return TraceStep("copied", StepState.STUCK, message, since, "their owners must remove them")
-    return TraceStep("copied", StepState.WAITING, f"being withdrawn{anew}", since)
+        return _step("copied", StepState.STUCK, message, since, "their owners must remove them")
+    return _step("copied", StepState.WAITING, f"being withdrawn{anew}", since)
 
 
 def _is_terminating(obj: Mapping[str, Any]) -> bool:
@@ -423,34 +445,34 @@ def _at_edge(
     subject: TracedObject, facts: ObservedDestination, copy: Obj, report: EdgeReport | HiddenObject, now: datetime
 ) -> TraceStep:
     if isinstance(report, HiddenObject):
-        return TraceStep("edge", StepState.UNKNOWN, f"the syncer's report is not visible: {report.why}")
+        return _step("edge", StepState.UNKNOWN, f"the syncer's report is not visible: {report.why}")
     if report.heard is None:
         target, cluster = facts.destination.target, facts.destination.cluster
         advice = f"`farflung syncer-gen {target} --workspace {cluster}` prints its manifest"
-        return TraceStep("edge", StepState.STUCK, "no syncer has ever reported", "", advice)
+        return _step("edge", StepState.STUCK, "no syncer has ever reported", "", advice)
     heard = times.format_seconds(report.heard)
     ago = f"heartbeat {age(heard, now)} ago"
     if not is_alive(report, facts.conditions, now):
         advice = f"is the syncer of {facts.destination.target} running and connected to the hub?"
-        return TraceStep(
+        return _step(
             "edge", StepState.STUCK, f"the last heartbeat of the syncer was {age(heard, now)} ago", heard, advice
         )
     if report.unreachable is not None:
         advice = "check the cluster and the syncer's connection to it"
         message = f"the syncer does not reach its cluster: {report.unreachable}; {ago}"
-        return TraceStep("edge", StepState.STUCK, message, heard, advice)
+        return _step("edge", StepState.STUCK, message, heard, advice)
     if problem := report.problem(subject.ref, "down"):
-        return TraceStep("edge", StepState.STUCK, f"{problem.sentence}; {ago}", heard, problem.advice)
+        return _step("edge", StepState.STUCK, f"{problem.sentence}; {ago}", heard, problem.advice)
     if _is_terminating(copy):
         since = copy["metadata"]["deletionTimestamp"]
-        return TraceStep("edge", _overdue(since, now), f"the syncer has not deleted it yet; {ago}", heard, _LOG)
+        return _step("edge", _overdue(since, now), f"the syncer has not deleted it yet; {ago}", heard, _LOG)
     version = copy["metadata"].get("resourceVersion")
     written = None if _is_untouched(copy) else moment(written_to(copy))
     if report.has_brought(subject.ref, version, written, now):
-        return TraceStep("edge", StepState.DONE, f"applied; {ago}", heard)
+        return _step("edge", StepState.DONE, f"applied; {ago}", heard)
     pending = f", {count(report.pending, 'change')} pending" if report.pending else ""
     message = f"the syncer has not applied it yet; {ago}{pending}"
-    return TraceStep("edge", _overdue(written_to(copy), now), message, heard, _LOG)
+    return _step("edge", _overdue(written_to(copy), now), message, heard, _LOG)
 
 
 _LOG: Final = "see the syncer's log"
@@ -462,19 +484,19 @@ def _status(
     copy_status = facts.copy_status or CopyStatus()
     problem = None if isinstance(report, HiddenObject) else report.problem(subject.ref, "status")
     if problem is not None:
-        return TraceStep("status", StepState.STUCK, problem.sentence, copy_status.observed, problem.advice)
+        return _step("status", StepState.STUCK, problem.sentence, copy_status.observed, problem.advice)
     if not copy_status.reporting:
-        return TraceStep("status", StepState.WAITING, "no status yet")
+        return _step("status", StepState.WAITING, "no status yet")
     if copy_status.problem is not None:
         reason, message, since = copy_status.problem
         text = fields.line(f"{reason}: {message}" if message else reason)
         lasting = f", for {age(since, now)}" if age(since, now) else ""
         state = _overdue(max(since, written_to(copy)), now)  # a recent change may need a moment
-        return TraceStep("status", state, f"{text}{lasting}", copy_status.observed, "inspect it in its cluster")
+        return _step("status", state, f"{text}{lasting}", copy_status.observed, "inspect it in its cluster")
     translates = not isinstance(report, HiddenObject) and report.translates
     if progress := progress_of(copy_status, translates=translates):
-        return TraceStep("status", StepState.WAITING, f"rolling out: {progress.message}", copy_status.observed)
-    return TraceStep("status", StepState.DONE, _brief(copy_status) or "no problem", copy_status.observed)
+        return _step("status", StepState.WAITING, f"rolling out: {progress.message}", copy_status.observed)
+    return _step("status", StepState.DONE, _brief(copy_status) or "no problem", copy_status.observed)
 
 
 def _brief(copy_status: CopyStatus) -> str:
@@ -487,7 +509,7 @@ def _brief(copy_status: CopyStatus) -> str:
 # --- all of them ----------------------------------------------------------------------------------
 
 
-def conclude(findings: Sequence[DestinationTrace]) -> Conclusion:
+def conclude(findings: Sequence[TracedDestination]) -> Conclusion:
     number = len(findings)
     counts = {state: sum(one.state is state for one in findings) for state in StepState}
     first = min(findings, key=lambda one: one.rank)
@@ -499,8 +521,7 @@ def conclude(findings: Sequence[DestinationTrace]) -> Conclusion:
     if number > 1:
         verb = "is" if counts[state] == 1 else "are"
         sentence += f" {counts[state]} of {number} destinations {verb} {state.value}."
-    advice = first.culprit.advice if state is StepState.STUCK else ""
-    return Conclusion(state, first.name, first.culprit.name, sentence, advice)
+    return Conclusion(state, first.name, first.culprit.name, sentence, first.culprit.advice or "")
 
 
 _HEADS: Final = {StepState.STUCK: "Stuck at", StepState.UNKNOWN: "Partly unknown at", StepState.WAITING: "Under way to"}
