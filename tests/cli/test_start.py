@@ -20,6 +20,7 @@ from farflung.cli.main import main
 from farflung.cli.plugins import contexts
 from farflung.cli.plugins.kubeconfig import change_files, load
 from farflung.cli.settings import AccessOptions, ControllerOptions, FileOptions
+from farflung.edge import contexts as edge_contexts
 from farflung.hub.auth.static_tokens import read_tokens, token_hash
 from farflung.hub.tenancy.controller_roles import CONTROLLERS
 from farflung.machines.files.scheduler_files import SchedulerFiles
@@ -160,6 +161,28 @@ def test_a_workspace_of_another_hub_or_of_somebody_else_is_not_kept(tmp_path: Pa
     path.write_text(yaml.safe_dump({**config, "current-context": contexts.CURRENT}))
     started(tmp_path)
     assert path.read_text() == before
+
+
+def test_contexts_of_edges_stay_when_the_hub_starts_again(tmp_path: Path) -> None:
+    started(tmp_path)
+    path = tmp_path / KUBECONFIG
+    first = yaml.safe_load(path.read_text())
+    cluster, user = {"server": "https://127.0.0.1:9443"}, {"token": "of the edge"}
+    edge_contexts.add(path, "kind-florin", cluster, user)
+    for name, stranger in (("theirs", "kcp-admin"), ("nowhere", "kind-florin"), ("broken", 7)):
+        config = yaml.safe_load(path.read_text())
+        context = {"cluster": "root" if name == "theirs" else "no-such", "user": stranger}
+        config["contexts"].append({"name": name, "context": context})
+        path.write_text(yaml.safe_dump(config))
+    started(tmp_path)
+    again = yaml.safe_load(path.read_text())
+    assert again["current-context"] == "root"
+    assert again["clusters"] == [*first["clusters"], {"name": "kind-florin", "cluster": cluster}]
+    assert again["users"] == [*first["users"], {"name": "kind-florin", "user": user}]
+    kept = {"name": "kind-florin", "context": {"cluster": "kind-florin", "user": "kind-florin"}}
+    assert again["contexts"] == [*first["contexts"], kept]
+    started(tmp_path)
+    assert yaml.safe_load(path.read_text()) == again
 
 
 @pytest.mark.parametrize("text", ["", "users: 7", "users: [7]", "users: [{}]", "users: [{user: x}]", "[", "\x00"])

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from farflung.cli.credentials import ADMIN, PLAIN, ensure_tokens, url_of, write_kubeconfig
 from farflung.cli.main import main
+from farflung.edge import contexts as edge_contexts
 from farflung.hub.auth.static_tokens import TokenRecord, read_tokens, token_hash
 
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -104,6 +105,15 @@ def test_a_kubeconfig_has_the_token_and_what_the_administrators_says_about_the_h
     assert config["contexts"] == [{"name": "root", "context": {"cluster": "root", "user": "ann"}}]
     (user,) = config["users"]
     assert handed_out(directory, user["user"]["token"]).name == "ann"
+
+
+def test_contexts_of_edges_stay_in_the_kubeconfig_of_a_hub_with_one_api(directory: Path) -> None:
+    edge_contexts.add(directory / "admin.kubeconfig", "kind-florin", {"server": "https://127.0.0.1:1"}, {"token": "x"})
+    write_kubeconfig(directory, url_of("127.0.0.1", 7443), b"the authority", "the administrator's token")
+    config = yaml.safe_load((directory / "admin.kubeconfig").read_text())
+    assert [one["name"] for one in config["contexts"]] == ["root", "kind-florin"]
+    assert [one["name"] for one in config["users"]] == ["farflung-admin", "kind-florin"]
+    assert config["current-context"] == "root"
 
 
 def test_without_a_kubeconfig_there_is_none_to_go_by_and_no_token_is_made(directory: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import yaml
 
 from farflung.cli.plugins.commands import CommandError
-from farflung.cli.plugins.kubeconfig import USERS, load
+from farflung.cli.plugins.contexts import CURRENT, PREVIOUS
+from farflung.cli.plugins.kubeconfig import BODY, CLUSTERS, CONTEXTS, USERS, load
 from farflung.hub.auth.static_tokens import TokenRecord, read_tokens, token_hash, write_tokens
 from farflung.hub.request.user import ADMINISTRATORS, AUTHENTICATED
 from farflung.lib.files import locked, write_private
@@ -85,7 +86,10 @@ def url_of(host: str, port: int) -> str:
 
 
 def write_kubeconfig(directory: Path, url: str, ca_pem: bytes, token: str) -> None:
-    write_private(directory / KUBECONFIG, kubeconfig(cluster_at(url, ca_pem), ADMIN, token).encode())
+    """Contexts of other servers are kept."""
+    path, clusters = directory / KUBECONFIG, {"root": cluster_at(url, ca_pem)}
+    context = KubeconfigContext("root", "root", ADMIN)
+    write_private(path, whole_kubeconfig(clusters, {ADMIN: token}, [context], "root", before=path).encode())
 
 
 def cluster_at(url: str, ca_pem: bytes) -> dict[str, Any]:
@@ -98,9 +102,15 @@ def kubeconfig(cluster: dict[str, Any], user: str, token: str) -> str:
 
 
 def whole_kubeconfig(
-    clusters: Mapping[str, Any], tokens: Mapping[str, str], contexts: Sequence[KubeconfigContext], current: str
+    clusters: Mapping[str, Any],
+    tokens: Mapping[str, str],
+    contexts: Sequence[KubeconfigContext],
+    current: str,
+    *,
+    before: Path | None = None,
 ) -> str:
-    config = {
+    """`before`: a kubeconfig whose contexts of other servers, such as edges, are kept."""
+    config: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": name, "cluster": cluster} for name, cluster in clusters.items()],
@@ -108,4 +118,25 @@ def whole_kubeconfig(
         "contexts": [{"name": one.name, "context": {"cluster": one.cluster, "user": one.user}} for one in contexts],
         "current-context": current,
     }
+    for entries in _contexts_of_others(before, config) if before is not None else ():
+        for section, entry in entries.items():
+            config[section] += [entry] if entry not in config[section] else []
     return yaml.safe_dump(config, sort_keys=False)
+
+
+def _contexts_of_others(path: Path, config: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The entries, by section, of each context whose entries all exist and have no name of `config` or the plugins."""
+    try:
+        found = load([path])
+    except CommandError:
+        return
+    ours = {(section, one["name"]) for section in BODY for one in config[section]}
+    for item in found.documents.get(path, {}).get(CONTEXTS) or ():
+        context = item.get("context") if isinstance(item, dict) else None
+        if not isinstance(context, dict):
+            continue
+        names = {CONTEXTS: item.get("name"), CLUSTERS: context.get("cluster"), USERS: context.get("user")}
+        texts = {section: name for section, name in names.items() if isinstance(name, str)}
+        bodies = {section: entry.body for section, name in texts.items() if (entry := found.find(section, name))}
+        if len(bodies) == len(BODY) and ours.isdisjoint(texts.items()) and texts[CONTEXTS] not in (CURRENT, PREVIOUS):
+            yield {section: {"name": texts[section], BODY[section]: body} for section, body in bodies.items()}

@@ -50,7 +50,7 @@ CONTEXTS: Final = (
 
 
 def write_kubeconfig(directory: Path, url: str, ca_pem: bytes, tokens: Mapping[str, str]) -> None:
-    """`url`: without a workspace; `tokens`: by user.  Contexts of `kubectl ws` are kept."""
+    """`url`: without a workspace; `tokens`: by user.  Contexts of `kubectl ws` and of other servers are kept."""
     base, users = {"base": cluster_at(url, ca_pem)}, {one.name: tokens[one.name] for one in CONTROLLER_USERS.values()}
     own = [KubeconfigContext(name, "base", user.name) for name, user in CONTROLLER_USERS.items()]
     write_private(directory / CONTROLLERS_KUBECONFIG, whole_kubeconfig(base, users, own, "").encode())
@@ -60,7 +60,8 @@ def write_kubeconfig(directory: Path, url: str, ca_pem: bytes, tokens: Mapping[s
     clusters |= {one.context: cluster_at(f"{url}/clusters/{one.workspace}", ca_pem) for one in kept}
     contexts = [*CONTEXTS, *(KubeconfigContext(one.context, one.context, one.user) for one in kept)]
     current = CURRENT if is_there else "root"
-    write_private(directory / KUBECONFIG, whole_kubeconfig(clusters, tokens, contexts, current).encode())
+    path = directory / KUBECONFIG
+    write_private(path, whole_kubeconfig(clusters, tokens, contexts, current, before=path).encode())
 
 
 def controllers(
