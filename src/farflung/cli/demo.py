@@ -146,7 +146,8 @@ class EdgeDemo(Demo):
         with self.steps.step(f"Create the {workload.name} workload and its EdgePlacement in {workload.path}"):
             await self.workspace(ORGANIZATION)
             await self.workspace(workload.path)
-            await self._apply(self.hub.workspace(workload.path), workload.name)
+            for file in ("bindings", workload.name):
+                await self._apply(self.hub.workspace(workload.path), file)
 
     async def _wait_for_slices(self) -> None:
         with self.steps.step("Resolve placements: common on florin and guilder, special on guilder"):
