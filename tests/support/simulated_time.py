@@ -84,6 +84,15 @@ def pytest_asyncio_loop_factories(config: pytest.Config) -> Mapping[str, Callabl
     return {"simulated": SimulatedLoop if seed is None else lambda: ShuffledSimulatedLoop(seed)}
 
 
+def factories_of_marked_tests(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Only tests that are marked so run in simulated time."""
+    if item.get_closest_marker("simulated_time"):
+        return pytest_asyncio_loop_factories(config)
+    return {"asyncio": asyncio.new_event_loop}
+
+
 def monotonic() -> float:
     """The clock of the running loop."""
     return asyncio.get_running_loop().time()

@@ -222,7 +222,8 @@ class Assembly:
         if self.workspaces is not None:
             from farflung.hub.controllers.workspaces import with_workspaces
 
-            options = with_workspaces(options, self._store, self._clock, self.workspaces, self._options.stale_after)
+            more = self._options.stale_after, self._options.storage
+            options = with_workspaces(options, self._store, self._clock, self.workspaces, *more)
         dependencies = ManagerDependencies(
             self._store,
             self.kinds,

@@ -95,6 +95,7 @@ URLS_READY: Final = "VirtualWorkspaceURLsReady"  #: of APIExports
 WORKSPACE_SCHEDULED: Final = "WorkspaceScheduled"
 WORKSPACE_INITIALIZED: Final = "WorkspaceInitialized"
 WORKSPACE_CONTENT_DELETED: Final = "WorkspaceContentDeleted"
+WITHIN_QUOTA: Final = "WithinQuota"
 
 
 class ExportReference(msgspec.Struct, frozen=True):

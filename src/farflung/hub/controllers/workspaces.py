@@ -44,6 +44,8 @@ from farflung.hub.controllers.manager import HubController, ManagerOptions, defa
 from farflung.hub.controllers.owner_graph import ownership_of
 from farflung.hub.controllers.reconcile_queue import ReconcileQueue
 from farflung.hub.controllers.sync_targets import SyncTargetController
+from farflung.hub.controllers.workspace_quotas import WorkspaceQuotaController
+from farflung.hub.registry.call import StorageLimits
 from farflung.hub.tenancy import status as states
 from farflung.hub.tenancy.controller_roles import controller_roles
 from farflung.hub.tenancy.direct_writes import encode_stored, gather_writes
@@ -460,6 +462,7 @@ def with_workspaces(
     clock: Callable[[], datetime],
     workspaces: WorkspaceServices,
     stale_after: float,
+    limits: StorageLimits,
 ) -> ManagerOptions:
     """Add the controllers of workspaces.  Workspaces share the default roles of one cluster, and are created with their
     own namespaces.  `stale_after`: seconds without a heartbeat, after which a SyncTarget is not ready."""
@@ -469,6 +472,7 @@ def with_workspaces(
     ) -> Sequence[HubController]:
         return (
             WorkspaceController(store, workspaces.tenancy),
+            WorkspaceQuotaController(store, clock, limits),
             SyncTargetController(store, client, clock, workspaces.url, stale_after),
             APIBindingController(workspaces, store, client, clock, collector, definitions.release_names),
         )

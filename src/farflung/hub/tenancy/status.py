@@ -11,6 +11,7 @@ from farflung.apis.kcp.names import (
     INITIALIZER_LABELS,
     OWNER_ANNOTATION,
     PHASE_LABEL,
+    WITHIN_QUOTA,
     WORKSPACE_INITIALIZED,
     WORKSPACE_SCHEDULED,
 )
@@ -42,6 +43,14 @@ def set_condition(status: Obj, name: str, verdict: Obj, now: str) -> None:
     others = [one for one in conditions if one.get("type") != name]
     conditions = [*others, {"type": name, "lastTransitionTime": now, **verdict}]
     status["conditions"] = sorted(conditions, key=lambda one: (one.get("type") != "Ready", one.get("type", "")))
+
+
+def set_condition_message(status: Obj, name: str, verdict: Obj, now: str) -> None:
+    """A condition whose status is the same keeps its time, whatever its message."""
+    conditions: list[Obj] = status.get("conditions") or []
+    old: Obj = next((one for one in conditions if one.get("type") == name), {})
+    is_same = old.get("status") == verdict["status"]
+    set_condition(status, name, verdict, old.get("lastTransitionTime", now) if is_same else now)
 
 
 def initializing_condition(initializers: Sequence[str]) -> Obj:
@@ -105,7 +114,7 @@ def update_cluster_status(cluster: Obj, now: str) -> None:
 
 
 def update_workspace_status(workspace: Obj, cluster: Obj, now: str) -> None:
-    """Copy phase and initializers of the LogicalCluster to its Workspace."""
+    """Copy phase, initializers and used quota of the LogicalCluster to its Workspace."""
     status = workspace.setdefault("status", {})
     of_cluster: Obj = cluster.get("status") or {}
     status["phase"] = of_cluster.get("phase") or INITIALIZING
@@ -117,6 +126,10 @@ def update_workspace_status(workspace: Obj, cluster: Obj, now: str) -> None:
         status.pop("initializers", None)
         set_condition(status, WORKSPACE_INITIALIZED, TRUE, now)
     set_condition(status, WORKSPACE_SCHEDULED, TRUE, now)
+    for one in of_cluster.get("conditions") or ():
+        if one.get("type") == WITHIN_QUOTA:
+            verdict = {name: value for name, value in one.items() if name not in ("type", "lastTransitionTime")}
+            set_condition(status, WITHIN_QUOTA, verdict, one.get("lastTransitionTime", now))
     if status["phase"] == READY:
         drop_owner_details(workspace)
     set_phase_label(workspace)
