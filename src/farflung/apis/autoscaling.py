@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from farflung.apis.printers import AGE, NAME, NOTHING, UNKNOWN, UNSET, described, field, part, printer
 from farflung.apis.resource import Group, status
@@ -268,11 +268,7 @@ def _check_version(version: str, field: str, errors: Errors) -> None:
         errors.append(invalid_value(field, version, f"unexpected GroupVersion string: {version}"))
 
 
-def _check_positive(amount: Any, field: str, errors: Errors) -> None:
-    if parse(amount).nanos <= 0:
-        errors.append(invalid_value(field, amount, "must be positive"))
-
-
+POSITIVE_AMOUNT: Final = InvalidIf(lambda amount: parse(amount).nanos <= 0, "must be positive")
 REFERENCE: Final = Table(
     Required("kind", Format(names.path_segment)),
     Required("name", Format(names.path_segment)),
@@ -281,8 +277,7 @@ REFERENCE: Final = Table(
 TARGET: Final = Table(
     Required("type", detail="must specify a metric target type"),
     Always("type", InvalidIf(f"{{v}} not in {TARGET_TYPES!r}", "must be either Utilization, Value, or AverageValue")),
-    Pointer("value", _check_positive),
-    Pointer("averageValue", _check_positive),
+    *(Pointer(member, POSITIVE_AMOUNT) for member in ("value", "averageValue")),
     Pointer("averageUtilization", Positive),
 )
 RESOURCE_TARGET: Final = Always(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from farflung.apis.printers import AGE, NAME, described, field, printer, shortened
@@ -66,15 +67,7 @@ def default_slice(obj: Obj) -> None:
             obj[member] = None
 
 
-def check_ipv4(address: str, field: str, errors: Errors) -> None:
-    _check_family(address, 4, "10.9.8.7", field, errors)
-
-
-def check_ipv6(address: str, field: str, errors: Errors) -> None:
-    _check_family(address, 6, "2001:db8::ffff", field, errors)
-
-
-def _check_family(text: str, version: int, example: str, field: str, errors: Errors) -> None:
+def _check_family(text: str, field: str, errors: Errors, *, version: int, example: str) -> None:
     address = parse_address(text)
     if address is None or address.version != version:
         errors.append(invalid_value(field, text, f"must be a valid IPv{version} address, (e.g. {example})"))
@@ -115,8 +108,8 @@ def endpoints(*address_rules: CheckFunction) -> Each:
 
 SLICE: Final = Validation(
     Required("addressType", Enum("FQDN", "IPv4", "IPv6")),
-    When("addressType", "IPv4", endpoints(check_ipv4)),
-    When("addressType", "IPv6", endpoints(check_ipv6)),
+    When("addressType", "IPv4", endpoints(partial(_check_family, version=4, example="10.9.8.7"))),
+    When("addressType", "IPv6", endpoints(partial(_check_family, version=6, example="2001:db8::ffff"))),
     When("addressType", "FQDN", endpoints(check_domain)),
     Unless("addressType", ("FQDN", "IPv4", "IPv6"), endpoints()),
     Each(

@@ -40,7 +40,6 @@ from farflung.apis.validation import (
     Rules,
     check_address,
     check_domain_path,
-    check_name,
     check_network,
     check_port,
     check_selector,
@@ -149,13 +148,14 @@ BAD_SUFFIXES: Final = ("/..", "/.")
 # --- Ingress --------------------------------------------------------------------------------------
 
 
-def _check_host(host: str, field: str, errors: Errors) -> None:
-    check_name(names.wildcard_subdomain if "*" in host else names.dns_subdomain, host, field, errors)
+def _wrong_host(host: str) -> Sequence[str]:
+    return names.wildcard_subdomain(host) if "*" in host else names.dns_subdomain(host)
 
 
-def _check_no_address(host: str, field: str, errors: Errors) -> None:
-    if parse_address(host) is not None:
-        errors.append(invalid_value(field, host, "must be a DNS name, not an IP address"))
+HOST: Final = Format(_wrong_host)
+NO_ADDRESS_HOST: Final = InvalidIf(
+    lambda host: parse_address(host) is not None, "must be a DNS name, not an IP address"
+)
 
 
 def _check_traversal(text: str, field: str, errors: Errors) -> None:
@@ -241,10 +241,10 @@ INGRESS_RULES: Final = Rules(
         Struct("spec.defaultBackend", BACKEND),
         Each(
             "spec.rules",
-            Optional("host", _check_no_address, _check_host),
+            Optional("host", NO_ADDRESS_HOST, HOST),
             IfPresent("http", Required("http.paths"), Each("http.paths", PATH)),
         ),
-        Each("spec.tls", Each("hosts", _check_host), Optional("secretName", Format(names.dns_subdomain))),
+        Each("spec.tls", Each("hosts", HOST), Optional("secretName", Format(names.dns_subdomain))),
         Pointer("spec.ingressClassName", Format(names.dns_subdomain)),
     ),
     validate_create=Validation(Check(_check_class_annotation)),
@@ -252,7 +252,7 @@ INGRESS_RULES: Final = Rules(
         Each(
             "status.loadBalancer.ingress",
             Optional("ip", check_address),
-            Optional("hostname", Format(names.dns_subdomain), _check_no_address),
+            Optional("hostname", Format(names.dns_subdomain), NO_ADDRESS_HOST),
         )
     ),
     generation=True,

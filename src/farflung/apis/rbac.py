@@ -16,6 +16,7 @@ from farflung.apis.rows import (
     Each,
     Enum,
     Format,
+    MaxItems,
     Optional,
     Required,
     Struct,
@@ -24,7 +25,7 @@ from farflung.apis.rows import (
 )
 from farflung.apis.validation import LARGEST_FOLLOWED, Errors, Rules, check_name, check_selector, check_supported
 from farflung.machinery import names
-from farflung.machinery.errors import FieldError, Obj, invalid_value, not_supported, required, too_many
+from farflung.machinery.errors import FieldError, Obj, invalid_value, not_supported, required
 from farflung.machinery.table import Printer
 
 UNRESOLVED = "If the RoleRef cannot be resolved, the Authorizer must return an error."
@@ -113,18 +114,13 @@ def _check_rule(rule: Obj, path: str, errors: Errors, *, namespaced: bool) -> No
         errors.append(required(f"{path}.resources", "resource rules must supply at least one resource"))
 
 
-def _check_number(selectors: Sequence[Obj], field: str, errors: Errors) -> None:
-    if len(selectors) > MOST_SELECTORS:
-        errors.append(too_many(field, len(selectors), MOST_SELECTORS))
-
-
 ROLE: Final = Validation(Each("rules", partial(_check_rule, namespaced=True)))
 CLUSTER_ROLE: Final = Validation(
     Each("rules", partial(_check_rule, namespaced=False)),
     Struct(
         "aggregationRule",
         Required("clusterRoleSelectors", detail=SELECTORS_REQUIRED),
-        Optional("clusterRoleSelectors", _check_number),
+        Optional("clusterRoleSelectors", MaxItems(MOST_SELECTORS)),
         Each("clusterRoleSelectors", check_selector),
     ),
 )

@@ -143,11 +143,6 @@ DRIVER_NAME_LENGTH: Final = 63
 # --- StorageClass, VolumeAttributesClass ----------------------------------------------------------
 
 
-def check_provisioner(provisioner: str, field: str, errors: Errors) -> None:
-    for message in names.qualified_name(provisioner.lower()):
-        errors.append(invalid_value(field, provisioner, message))
-
-
 def check_parameters(parameters: Mapping[str, str], field: str, errors: Errors) -> None:
     if len(parameters) > MOST_PARAMETERS:
         errors.append(too_long(field, MOST_PARAMETERS))
@@ -168,7 +163,7 @@ def validate_storage_class_update(new: Obj, old: Obj) -> Errors:
 
 
 STORAGE_CLASS: Final = Validation(
-    Required("provisioner", check_provisioner),
+    Required("provisioner", Format(lambda name: names.qualified_name(name.lower()))),
     Optional("parameters", check_parameters),
     Always("reclaimPolicy", Enum("Delete", "Retain")),
     Required("volumeBindingMode", Enum("Immediate", "WaitForFirstConsumer")),

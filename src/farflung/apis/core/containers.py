@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Final
 
 from farflung.apis.core.resources import PodContext, check_requirements, round_amounts
@@ -96,14 +97,10 @@ def check_pod_field(selector: Obj, path: str, errors: Errors) -> None:
     check_field_reference(selector, ENVIRONMENT_FIELDS, path, errors)
 
 
-def check_pod_resource(selector: Obj, path: str, errors: Errors) -> None:
-    check_resource_reference(selector, path, errors, in_volume=False)
-
-
 KEY: Final = Table(Always("name", Format(names.dns_subdomain)), Required("key", Format(names.config_key)))
 VALUE_SOURCES: Final[Mapping[str, CheckFunction]] = {
     "fieldRef": check_pod_field,
-    "resourceFieldRef": check_pod_resource,
+    "resourceFieldRef": partial(check_resource_reference, in_volume=False),
     "configMapKeyRef": KEY,
     "secretKeyRef": KEY,
 }

@@ -22,6 +22,7 @@ from farflung.apis.rows import (
     Each,
     ForbiddenField,
     Format,
+    InvalidIf,
     Optional,
     Refused,
     Required,
@@ -55,9 +56,9 @@ def default_limit_range(obj: Obj) -> None:
             limit["defaultRequest"] = request
 
 
-def check_limit_type(type_: str, field: str, errors: Errors) -> None:
-    if "/" not in type_ and type_ not in LIMIT_TYPES:
-        errors.append(invalid_value(field, type_, "must be a standard limit type or fully qualified"))
+STANDARD_TYPE: Final = InvalidIf(
+    lambda type_: "/" not in type_ and type_ not in LIMIT_TYPES, "must be a standard limit type or fully qualified"
+)
 
 
 def check_storage(limit: Obj, path: str, errors: Errors) -> None:
@@ -146,7 +147,7 @@ NOT_OF_PODS: Final = ForbiddenField("may not be specified when `type` is 'Pod'")
 LIMIT_RANGE: Final = Validation(
     Each(
         "spec.limits",
-        Always("type", Format(names.qualified_name, check_limit_type), Unique()),
+        Always("type", Format(names.qualified_name, STANDARD_TYPE), Unique()),
         known_resources("max", "min"),
         When("type", "Pod", Optional("default", NOT_OF_PODS), Optional("defaultRequest", NOT_OF_PODS)),
         Unless("type", "Pod", known_resources("default", "defaultRequest")),

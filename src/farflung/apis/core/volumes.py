@@ -18,6 +18,7 @@ from farflung.apis.rows import (
     Each,
     Enum,
     FirstError,
+    Format,
     IfPresent,
     InvalidIf,
     Maximum,
@@ -359,12 +360,9 @@ def check_flocker(source: Obj, path: str, errors: Errors) -> None:
         errors.append(invalid_value(f"{path}.datasetName", name, "must not contain '/'"))
 
 
-def check_driver_name(driver: str, field: str, errors: Errors) -> None:
-    check_name(names.dns_subdomain, driver.lower(), field, errors)
-
-
 PARTITION: Final = Pointer("partition", Range(0, 255, names.between(1, 255)))
-DRIVER: Final = Required("driver", FirstError(InvalidIf("len({v}) > 63", names.at_most(63)), check_driver_name))
+DRIVER_NAME: Final = Format(lambda name: names.dns_subdomain(name.lower()))
+DRIVER: Final = Required("driver", FirstError(InvalidIf("len({v}) > 63", names.at_most(63)), DRIVER_NAME))
 NO_LUN: Final = "lun is required if targetWWNs is specified"
 
 #: in the order of validation
