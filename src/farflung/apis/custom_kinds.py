@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -41,10 +41,13 @@ def date_time(description: str) -> Obj:
     return text(description, format="date-time")
 
 
-def object_(description: str, fields: Mapping[str, Obj], required: Sequence[str] = (), **facets: Any) -> Obj:
-    found: Obj = {"description": description, "type": "object", "properties": dict(fields), **facets}
-    if required:
-        found["required"] = sorted(required)
+def object_(
+    description: str, /, requires: Iterable[str] = (), facets: Mapping[str, Any] | None = None, **fields: Obj
+) -> Obj:
+    """An object.  `requires`: the fields that it must have."""
+    found: Obj = {"description": description, "type": "object", "properties": fields, **(facets or {})}
+    if requires:
+        found["required"] = sorted(requires)
     return found
 
 
@@ -95,36 +98,30 @@ def checked(fragment: Obj, *rules: tuple[str, str]) -> Obj:
 def label_selector(description: str, **facets: Any) -> Obj:
     requirement = object_(
         "One condition on the labels.",
-        {
-            "key": text("The label key."),
-            "operator": text("In, NotIn, Exists or DoesNotExist."),
-            "values": texts(
-                "Label values: one or more for In and NotIn, none for Exists and DoesNotExist.", "A value."
-            ),
-        },
-        required=("key", "operator"),
+        key=text("The label key."),
+        operator=text("In, NotIn, Exists or DoesNotExist."),
+        values=texts("Label values: one or more for In and NotIn, none for Exists and DoesNotExist.", "A value."),
+        requires=("key", "operator"),
     )
     fields = {
         "matchLabels": mapping("Labels and the values they must have.", text("The value.")),
         "matchExpressions": array("Further conditions, all of which must hold.", requirement),
     }
-    return object_(description, fields, **{"x-kubernetes-map-type": "atomic"}, **facets)
+    return object_(description, **fields, facets={"x-kubernetes-map-type": "atomic", **facets})
 
 
 def taints(description: str) -> Obj:
     """Taints, like those of Nodes."""
     taint = object_(
         "A taint.",
-        {
-            "key": text("The key, like that of a label.", minLength=1, maxLength=317),
-            "value": text("The value; optional.", maxLength=63),
-            "effect": text(
-                "The effect on placements that do not tolerate it. NoSchedule: no new destinations. PreferNoSchedule: "
-                "destinations only if no other Location is left. NoExecute: existing destinations are removed, too.",
-                enum=[NO_SCHEDULE, "PreferNoSchedule", NO_EXECUTE],
-            ),
-        },
-        required=("key", "effect"),
+        key=text("The key, like that of a label.", minLength=1, maxLength=317),
+        value=text("The value; optional.", maxLength=63),
+        effect=text(
+            "The effect on placements that do not tolerate it. NoSchedule: no new destinations. PreferNoSchedule: "
+            "destinations only if no other Location is left. NoExecute: existing destinations are removed, too.",
+            enum=[NO_SCHEDULE, "PreferNoSchedule", NO_EXECUTE],
+        ),
+        requires=("key", "effect"),
     )
     return array(description, taint, maxItems=64)
 
@@ -132,16 +129,14 @@ def taints(description: str) -> Obj:
 def tolerations(description: str) -> Obj:
     toleration = object_(
         "A toleration of taints.",
-        {
-            "key": text("The taint key. Empty with the operator Exists: all keys."),
-            "operator": text(
-                "Equal: key and value of the taint must be equal. Exists: the key must be equal, with any value.",
-                enum=["Equal", "Exists"],
-                default="Equal",
-            ),
-            "value": text("The taint value that the operator Equal requires."),
-            "effect": text("The taint effect. Empty: all effects.", enum=[NO_SCHEDULE, "PreferNoSchedule", NO_EXECUTE]),
-        },
+        key=text("The taint key. Empty with the operator Exists: all keys."),
+        operator=text(
+            "Equal: key and value of the taint must be equal. Exists: the key must be equal, with any value.",
+            enum=["Equal", "Exists"],
+            default="Equal",
+        ),
+        value=text("The taint value that the operator Equal requires."),
+        effect=text("The taint effect. Empty: all effects.", enum=[NO_SCHEDULE, "PreferNoSchedule", NO_EXECUTE]),
     )
     checks = (
         ("(has(self.key) && self.key != '') || self.operator == 'Exists'", "operator must be Exists without a key"),
@@ -157,15 +152,13 @@ def conditions(description: str) -> Obj:
     """kcp's conditions: like those of Kubernetes, with a severity and without an observed generation."""
     condition = object_(
         "A condition.",
-        {
-            "type": text("The type, in CamelCase."),
-            "status": text("True, False or Unknown."),
-            "severity": text("The severity of a condition that is False: Error, Warning or Info."),
-            "lastTransitionTime": date_time("When status, severity, reason or message last changed."),
-            "reason": text("The reason, as one CamelCase word."),
-            "message": text("A human-readable message."),
-        },
-        required=("type", "status", "lastTransitionTime"),
+        type=text("The type, in CamelCase."),
+        status=text("True, False or Unknown."),
+        severity=text("The severity of a condition that is False: Error, Warning or Info."),
+        lastTransitionTime=date_time("When status, severity, reason or message last changed."),
+        reason=text("The reason, as one CamelCase word."),
+        message=text("A human-readable message."),
+        requires=("type", "status", "lastTransitionTime"),
     )
     return array(description, condition)
 

@@ -64,7 +64,7 @@ OTHER = CustomKind(
     "daemonsets",
     "DaemonSet",
     "A kind.",
-    {"spec": object_("Its content.", {"template": text("The name of a template.")})},
+    {"spec": object_("Its content.", template=text("The name of a template."))},
     namespaced=True,
     version="v1",
     categories=(),

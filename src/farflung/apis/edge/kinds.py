@@ -36,62 +36,60 @@ EDGE_PLACEMENT: Final = CustomKind(
     {
         "spec": object_(
             "The desired placement.",
-            {
-                "locationSelectors": array(
-                    "Selects the Locations whose labels match one of these selectors. An empty list selects none; {} "
-                    "selects all visible Locations.",
-                    label_selector("Labels of Locations."),
-                ),
-                "numberOfLocations": integer(
-                    "The maximal number of selected Locations; all matching ones by default. A Location counts if it "
-                    "has a SyncTarget that can be used. Locations that are selected already are preferred, then "
-                    "Locations in the order of their names.",
-                    minimum=0,
-                ),
-                "spreadBy": distinct(
-                    "Keys of Location labels. The selected Locations are spread as evenly as possible over their "
-                    "values; Locations without the label count as one more value.",
-                    text("A label key.", minLength=1, maxLength=317),
-                    maxItems=16,
-                ),
-                "tolerations": tolerations("Tolerated taints of Locations and SyncTargets."),
-                "where": text(
-                    "A CEL expression of `location` and `target`, which have metadata (name, labels, annotations), "
-                    "spec and status: `target.metadata.labels['gpu'] == 'yes'`. A pair of a Location and a SyncTarget "
-                    "for which it is false or fails is not selected.",
-                    minLength=1,
-                    maxLength=10240,
-                ),
-                "namespaceSelector": label_selector(
-                    "Selects the namespaces whose objects are downsynced, by their labels. {} selects every "
-                    "namespace; so does omitting it, unless `downsync` is set."
-                ),
-                "nonNamespacedObjects": array("Cluster-scoped objects to downsync.", NON_NAMESPACED),
-                "downsync": array(
-                    "Objects to downsync, namespaced and cluster-scoped: those that match one of these clauses.",
-                    DOWNSYNC,
-                ),
-                "wantSingletonReportedState": boolean(
-                    "Whether the status of the only copy is returned to an object with exactly one destination."
-                ),
-                "upsync": array("Objects to upsync from the selected clusters.", UPSYNC),
-            },
+            locationSelectors=array(
+                "Selects the Locations whose labels match one of these selectors. An empty list selects none; {} "
+                "selects all visible Locations.",
+                label_selector("Labels of Locations."),
+            ),
+            numberOfLocations=integer(
+                "The maximal number of selected Locations; all matching ones by default. A Location counts if it "
+                "has a SyncTarget that can be used. Locations that are selected already are preferred, then "
+                "Locations in the order of their names.",
+                minimum=0,
+            ),
+            spreadBy=distinct(
+                "Keys of Location labels. The selected Locations are spread as evenly as possible over their "
+                "values; Locations without the label count as one more value.",
+                text("A label key.", minLength=1, maxLength=317),
+                maxItems=16,
+            ),
+            tolerations=tolerations("Tolerated taints of Locations and SyncTargets."),
+            where=text(
+                "A CEL expression of `location` and `target`, which have metadata (name, labels, annotations), "
+                "spec and status: `target.metadata.labels['gpu'] == 'yes'`. A pair of a Location and a SyncTarget "
+                "for which it is false or fails is not selected.",
+                minLength=1,
+                maxLength=10240,
+            ),
+            namespaceSelector=label_selector(
+                "Selects the namespaces whose objects are downsynced, by their labels. {} selects every "
+                "namespace; so does omitting it, unless `downsync` is set."
+            ),
+            nonNamespacedObjects=array("Cluster-scoped objects to downsync.", NON_NAMESPACED),
+            downsync=array(
+                "Objects to downsync, namespaced and cluster-scoped: those that match one of these clauses.",
+                DOWNSYNC,
+            ),
+            wantSingletonReportedState=boolean(
+                "Whether the status of the only copy is returned to an object with exactly one destination."
+            ),
+            upsync=array("Objects to upsync from the selected clusters.", UPSYNC),
         ),
         "status": object_(
             "The observed state.",
-            {
-                "specGeneration": integer("The observed generation of the spec."),
-                "matchingLocationCount": integer("The number of matching Locations."),
+            specGeneration=integer("The observed generation of the spec."),
+            matchingLocationCount=integer("The number of matching Locations."),
+            **{
                 SELECTED_COUNT: integer(
                     "The number of objects that are copied to each destination, without the namespaces and definitions "
                     "that are copied with them."
-                ),
-                "conditions": conditions(
-                    "Ready: the spec is valid, selects objects, and has as many destinations as it asks for. "
-                    "WorkloadProjected: the copies are in the mailboxes."
-                ),
+                )
             },
-            required=("matchingLocationCount",),
+            conditions=conditions(
+                "Ready: the spec is valid, selects objects, and has as many destinations as it asks for. "
+                "WorkloadProjected: the copies are in the mailboxes."
+            ),
+            requires=("matchingLocationCount",),
         ),
     },
     short_names=("epl",),
@@ -116,13 +114,11 @@ SINGLE_PLACEMENT_SLICE: Final = CustomKind(
             "The destinations.",
             object_(
                 "One destination.",
-                {
-                    "cluster": text("The logical cluster that has both the Location and the SyncTarget."),
-                    "locationName": text("The name of the Location."),
-                    "syncTargetName": text("The name of the SyncTarget."),
-                    "syncTargetUID": text("The uid of the SyncTarget."),
-                },
-                required=("cluster", "locationName", "syncTargetName", "syncTargetUID"),
+                cluster=text("The logical cluster that has both the Location and the SyncTarget."),
+                locationName=text("The name of the Location."),
+                syncTargetName=text("The name of the SyncTarget."),
+                syncTargetUID=text("The uid of the SyncTarget."),
+                requires=("cluster", "locationName", "syncTargetName", "syncTargetUID"),
             ),
         )
     },
@@ -146,11 +142,9 @@ CUSTOMIZER: Final = CustomKind(
             "The replacements, in this order.",
             object_(
                 "One replacement.",
-                {
-                    "path": text("The JSONPath of the replaced value."),
-                    "value": text("The new value, as JSON."),
-                },
-                required=("path", "value"),
+                path=text("The JSONPath of the replaced value."),
+                value=text("The new value, as JSON."),
+                requires=("path", "value"),
             ),
             ["path"],
         )

@@ -30,80 +30,66 @@ from farflung.machinery.errors import Obj
 
 _CELL = object_(
     "One value, in the field that `type` names.",
-    {
-        "type": text("The type.", enum=["String", "Number", "Bool", "Object", "Array", "Null"]),
-        "string": text("A text."),
-        "float": text("A number, as a text."),
-        "bool": boolean("True or false."),
-        "object": anything("An object."),
-        "array": array("A list.", {"description": "An entry.", "x-kubernetes-preserve-unknown-fields": True}),
-    },
-    required=("type",),
+    type=text("The type.", enum=["String", "Number", "Bool", "Object", "Array", "Null"]),
+    string=text("A text."),
+    float=text("A number, as a text."),
+    bool=boolean("True or false."),
+    object=anything("An object."),
+    array=array("A list.", {"description": "An entry.", "x-kubernetes-preserve-unknown-fields": True}),
+    requires=("type",),
 )
 _ANSWER = object_(
     "The result of one StatusCollector.",
-    {
-        "name": text("The name of the StatusCollector."),
-        "columnNames": texts("The headings.", "A heading."),
-        "rows": array(
-            "The rows, in order.",
-            object_("One row.", {"columns": array("One value for each heading.", _CELL)}, required=("columns",)),
+    name=text("The name of the StatusCollector."),
+    columnNames=texts("The headings.", "A heading."),
+    rows=array(
+        "The rows, in order.",
+        object_("One row.", columns=array("One value for each heading.", _CELL), requires=("columns",)),
+    ),
+    rowsLeftOut=integer("The number of rows beyond the limit."),
+    errors=array(
+        "Copies for which an expression failed. They are not in the rows.",
+        object_(
+            "One failure.",
+            cluster=text("The logical cluster of the SyncTarget."),
+            syncTargetName=text("The name of the SyncTarget."),
+            columnName=text("The heading, or `filter`."),
+            message=text("The error."),
         ),
-        "rowsLeftOut": integer("The number of rows beyond the limit."),
-        "errors": array(
-            "Copies for which an expression failed. They are not in the rows.",
-            object_(
-                "One failure.",
-                {
-                    "cluster": text("The logical cluster of the SyncTarget."),
-                    "syncTargetName": text("The name of the SyncTarget."),
-                    "columnName": text("The heading, or `filter`."),
-                    "message": text("The error."),
-                },
-            ),
-        ),
-        "errorsLeftOut": integer("The number of failures beyond the limit."),
-    },
-    required=("name",),
+    ),
+    errorsLeftOut=integer("The number of failures beyond the limit."),
+    requires=("name",),
 )
 
 # --- StatusSummary --------------------------------------------------------------------------------
 
 _COPIES = object_(
     "Numbers of destinations.",
-    {
-        "expected": integer("Clusters that should have a copy."),
-        "reporting": integer("Clusters with a copy that has a status."),
-        "missing": integer("Clusters without a copy."),
-        "stale": integer("Clusters with a stale heartbeat."),
-        "broken": integer("Clusters whose copy is broken."),
-        "progressing": integer(
-            "Clusters that do not run the current generation of the copy yet. Broken copies do not count."
-        ),
-    },
-    required=("expected", "reporting", "missing", "stale", "broken"),
+    expected=integer("Clusters that should have a copy."),
+    reporting=integer("Clusters with a copy that has a status."),
+    missing=integer("Clusters without a copy."),
+    stale=integer("Clusters with a stale heartbeat."),
+    broken=integer("Clusters whose copy is broken."),
+    progressing=integer("Clusters that do not run the current generation of the copy yet. Broken copies do not count."),
+    requires=("expected", "reporting", "missing", "stale", "broken"),
 )
 _STATISTICS = object_(
     "Statistics of a number over all copies.",
-    {
-        "count": integer("The number of copies that have it."),
-        "sum": number("The sum."),
-        "min": number("The minimum."),
-        "max": number("The maximum."),
-    },
-    required=("count", "sum", "min", "max"),
+    count=integer("The number of copies that have it."),
+    sum=number("The sum."),
+    min=number("The minimum."),
+    max=number("The maximum."),
+    requires=("count", "sum", "min", "max"),
 )
 _BROKEN = object_(
     "One cluster.",
-    {
-        "cluster": text("The logical cluster of the SyncTarget."),
-        "locationName": text("The name of the Location."),
-        "syncTargetName": text("The name of the SyncTarget."),
-        "reason": text("The cause, as one CamelCase word for programs."),
-        "message": text("The cause, for people."),
-        "since": date_time("When it broke, if known."),
-    },
-    required=("cluster", "syncTargetName", "reason"),
+    cluster=text("The logical cluster of the SyncTarget."),
+    locationName=text("The name of the Location."),
+    syncTargetName=text("The name of the SyncTarget."),
+    reason=text("The cause, as one CamelCase word for programs."),
+    message=text("The cause, for people."),
+    since=date_time("When it broke, if known."),
+    requires=("cluster", "syncTargetName", "reason"),
 )
 
 
@@ -120,16 +106,14 @@ STATUS_SUMMARY: Final = CustomKind(
     {
         "subject": object_(
             "The object.",
-            {
-                "group": text("Its API group; empty for the core group."),
-                "version": text("Its version."),
-                "kind": text("Its kind."),
-                "resource": text("Its resource, as a lower-case plural."),
-                "namespace": text("Its namespace; empty for cluster-scoped objects."),
-                "name": text("Its name."),
-                "uid": text("Its uid."),
-            },
-            required=("version", "kind", "resource", "name"),
+            group=text("Its API group; empty for the core group."),
+            version=text("Its version."),
+            kind=text("Its kind."),
+            resource=text("Its resource, as a lower-case plural."),
+            namespace=text("Its namespace; empty for cluster-scoped objects."),
+            name=text("Its name."),
+            uid=text("Its uid."),
+            requires=("version", "kind", "resource", "name"),
         ),
         "destinations": _COPIES,
         "observedAt": date_time("When the newest status in this summary was observed."),
@@ -168,20 +152,19 @@ _EXPRESSION = text(
 )
 _DEFINED = object_(
     "A named expression.",
-    {"name": text("The heading.", minLength=1), "def": _EXPRESSION},
-    required=("name", "def"),
+    name=text("The heading.", minLength=1),
+    **{"def": _EXPRESSION},
+    requires=("name", "def"),
 )
 _COMBINED = object_(
     "A value that is computed over all copies.",
-    {
-        "name": text("The heading.", minLength=1),
-        "type": text("The function.", enum=["COUNT", "SUM", "AVG", "MIN", "MAX"]),
-        "subject": {
-            **_EXPRESSION,
-            "description": "The argument of the function; omitted for COUNT. " + _EXPRESSION["description"],
-        },
+    name=text("The heading.", minLength=1),
+    type=text("The function.", enum=["COUNT", "SUM", "AVG", "MIN", "MAX"]),
+    subject={
+        **_EXPRESSION,
+        "description": "The argument of the function; omitted for COUNT. " + _EXPRESSION["description"],
     },
-    required=("name", "type"),
+    requires=("name", "type"),
 )
 
 
@@ -200,27 +183,23 @@ STATUS_COLLECTOR: Final = CustomKind(
         "spec": checked(
             object_(
                 "The query: a row for each copy (`select`), or values over all copies (`combinedFields`).",
-                {
-                    "filter": {
-                        **_EXPRESSION,
-                        "description": "Selects copies; all if omitted. " + _EXPRESSION["description"],
-                    },
-                    "select": array("The columns of a row for each copy.", _DEFINED),
-                    "combinedFields": array("The columns that are computed over all copies.", _COMBINED),
-                    "groupBy": array("Groups the copies; each group has a row.", _DEFINED),
-                    "limit": integer("The maximal number of rows.", minimum=1, maximum=1000, default=20),
+                filter={
+                    **_EXPRESSION,
+                    "description": "Selects copies; all if omitted. " + _EXPRESSION["description"],
                 },
+                select=array("The columns of a row for each copy.", _DEFINED),
+                combinedFields=array("The columns that are computed over all copies.", _COMBINED),
+                groupBy=array("Groups the copies; each group has a row.", _DEFINED),
+                limit=integer("The maximal number of rows.", minimum=1, maximum=1000, default=20),
             ),
             (f"!({_some('select')} && {_some('combinedFields')})", "select and combinedFields exclude each other"),
             (f"!({_some('groupBy')}) || ({_some('combinedFields')})", "groupBy needs combinedFields"),
         ),
         "status": object_(
             "The observed state of the query.",
-            {
-                "observedGeneration": integer("The observed generation of the query."),
-                "conditions": conditions("Valid: the query is valid."),
-                "errors": texts("Errors of the query.", "An error, with its field."),
-            },
+            observedGeneration=integer("The observed generation of the query."),
+            conditions=conditions("Valid: the query is valid."),
+            errors=texts("Errors of the query.", "An error, with its field."),
         ),
     },
     required=("spec",),

@@ -43,49 +43,47 @@ ANY: Final = "x-kubernetes-preserve-unknown-fields"
 
 _SPOT = object_(
     "A spot instance is allowed: a cheaper machine that may be reclaimed.",
-    {
-        "maxPrice": number("The maximal price per hour; no limit if 0.", minimum=0),
-        "spotDurationHours": integer("The duration in hours; unlimited if 0.", minimum=0),
-        "spotDurationCount": integer("The number of consecutive durations.", minimum=0),
-        "interruptionPolicy": text(
-            "Whether a reclaimed machine ends at once or after a delay.", enum=["", "immediate", "delay"]
-        ),
-    },
+    maxPrice=number("The maximal price per hour; no limit if 0.", minimum=0),
+    spotDurationHours=integer("The duration in hours; unlimited if 0.", minimum=0),
+    spotDurationCount=integer("The number of consecutive durations.", minimum=0),
+    interruptionPolicy=text(
+        "Whether a reclaimed machine ends at once or after a delay.", enum=["", "immediate", "delay"]
+    ),
 )
 _FLAVORS = array(
     "The acceptable flavors, in order of preference.",
     object_(
         "One flavor.",
-        {"flavorID": text("The id in the catalogue.", minLength=1, maxLength=253), "spot": _SPOT},
-        required=("flavorID",),
+        flavorID=text("The id in the catalogue.", minLength=1, maxLength=253),
+        spot=_SPOT,
+        requires=("flavorID",),
     ),
     maxItems=MOST_FLAVORS,
     minItems=1,
 )
 _SELECTOR = object_(
     "Selects Clusters.",
-    {
-        "geoLocation": GEO_LOCATION,
-        "regions": regions(
-            {
-                "availablityZone": zones(" Deprecated spelling of availabilityZone."),
-                "availabilityZone": zones(),
-            }
-        ),
-        "operator": OPERATOR,
-        "strategy": object_("The strategies.", {"localStrategy": LOCAL_STRATEGY}),
-        "siteID": SITE,
-        "minClusters": cluster_count("The minimal number of Clusters."),
-        "maxClusters": cluster_count("The maximal number of Clusters."),
-        "clusterAffinity": CLUSTER_AFFINITY,
-        "stackAffinity": AFFINITY,
-        "stackAntiAffinity": ANTIAFFINITY,
-        "near": NEAR,
-    },
+    geoLocation=GEO_LOCATION,
+    regions=regions(
+        {
+            "availablityZone": zones(" Deprecated spelling of availabilityZone."),
+            "availabilityZone": zones(),
+        }
+    ),
+    operator=OPERATOR,
+    strategy=object_("The strategies.", localStrategy=LOCAL_STRATEGY),
+    siteID=SITE,
+    minClusters=cluster_count("The minimal number of Clusters."),
+    maxClusters=cluster_count("The maximal number of Clusters."),
+    clusterAffinity=CLUSTER_AFFINITY,
+    stackAffinity=AFFINITY,
+    stackAntiAffinity=ANTIAFFINITY,
+    near=NEAR,
 )
 _RESIZE_POLICY = object_(
     "The policy for resizing one resource.",
-    {"resourceName": name("The resource."), "policy": name("The policy.")},
+    resourceName=name("The resource."),
+    policy=name("The policy."),
 )
 
 
@@ -93,40 +91,36 @@ def virtual_machine(resources: Obj, volume_mount: Obj, volume_device: Obj) -> Ob
     """The schema of `spec.virtualMachine`.  The arguments are schemas of the fields that containers have, too."""
     return object_(
         "A virtual machine instead of containers. The global scheduler binds it to a Cluster.",
-        {
-            "name": name("The name of the machine in its cluster."),
-            "image": text("The image.", maxLength=LONGEST_TEXT),
-            "imagePullPolicy": text(
-                "When the image is pulled: Always, Never or IfNotPresent.",
-                enum=["", "Always", "Never", "IfNotPresent"],
-            ),
-            "flavors": _FLAVORS,
-            "resourceCommonInfo": object_(
-                "The number of machines, and their Clusters.",
-                {
-                    "count": integer("The number of machines, all in one cluster.", minimum=1, maximum=MOST_COPIES),
-                    "selector": _SELECTOR,
-                },
-            ),
-            "needEIP": boolean("Whether each machine needs a public address of its own."),
-            "securityGroupId": name("The security group."),
-            "keyPairName": name("The key pair for logins."),
-            "publicKey": text("The public key for logins.", maxLength=LONGEST_USER_DATA),
-            "userData": text("User data of cloud-init, in base64.", format="byte", maxLength=LONGEST_USER_DATA),
-            "cloudInitUserDataScript": text("A script that cloud-init runs.", maxLength=LONGEST_USER_DATA),
-            "trustedImageCertificate": texts(
-                "Certificates that are trusted to sign the image.", "A certificate.", maxItems=MOST_DEVICES
-            ),
-            "shutdownBehavior": name("Whether a shutdown from within stops or deletes the machine."),
-            "powerSpec": {"description": "The desired power state.", ANY: True},
-            "bootVolume": {"description": "The boot volume.", ANY: True},
-            "volumeMounts": array("Volumes that are mounted as directories.", volume_mount, maxItems=MOST_DEVICES),
-            "volumeDevices": array("Volumes that are attached as devices.", volume_device, maxItems=MOST_DEVICES),
-            "resources": resources,
-            "resourcesAllocated": mapping("The allocated resources.", quantity("An amount.")),
-            "resizePolicy": array("Policies for resizing.", _RESIZE_POLICY, maxItems=MOST_DEVICES),
-        },
-        required=("flavors",),
+        name=name("The name of the machine in its cluster."),
+        image=text("The image.", maxLength=LONGEST_TEXT),
+        imagePullPolicy=text(
+            "When the image is pulled: Always, Never or IfNotPresent.",
+            enum=["", "Always", "Never", "IfNotPresent"],
+        ),
+        flavors=_FLAVORS,
+        resourceCommonInfo=object_(
+            "The number of machines, and their Clusters.",
+            count=integer("The number of machines, all in one cluster.", minimum=1, maximum=MOST_COPIES),
+            selector=_SELECTOR,
+        ),
+        needEIP=boolean("Whether each machine needs a public address of its own."),
+        securityGroupId=name("The security group."),
+        keyPairName=name("The key pair for logins."),
+        publicKey=text("The public key for logins.", maxLength=LONGEST_USER_DATA),
+        userData=text("User data of cloud-init, in base64.", format="byte", maxLength=LONGEST_USER_DATA),
+        cloudInitUserDataScript=text("A script that cloud-init runs.", maxLength=LONGEST_USER_DATA),
+        trustedImageCertificate=texts(
+            "Certificates that are trusted to sign the image.", "A certificate.", maxItems=MOST_DEVICES
+        ),
+        shutdownBehavior=name("Whether a shutdown from within stops or deletes the machine."),
+        powerSpec={"description": "The desired power state.", ANY: True},
+        bootVolume={"description": "The boot volume.", ANY: True},
+        volumeMounts=array("Volumes that are mounted as directories.", volume_mount, maxItems=MOST_DEVICES),
+        volumeDevices=array("Volumes that are attached as devices.", volume_device, maxItems=MOST_DEVICES),
+        resources=resources,
+        resourcesAllocated=mapping("The allocated resources.", quantity("An amount.")),
+        resizePolicy=array("Policies for resizing.", _RESIZE_POLICY, maxItems=MOST_DEVICES),
+        requires=("flavors",),
     )
 
 
@@ -137,13 +131,11 @@ SPEC: Final[dict[str, Obj]] = {
         "The networks of the virtual machine.",
         object_(
             "One network interface.",
-            {
-                "name": name("The network, by its name or id."),
-                "subnetName": name("The subnet."),
-                "portId": name("An existing port."),
-                "ipAddress": name("The desired address."),
-                "tag": name("A tag."),
-            },
+            name=name("The network, by its name or id."),
+            subnetName=name("The subnet."),
+            portId=name("An existing port."),
+            ipAddress=name("The desired address."),
+            tag=name("A tag."),
         ),
         maxItems=MOST_DEVICES,
     ),
@@ -151,11 +143,9 @@ SPEC: Final[dict[str, Obj]] = {
 STATUS: Final[dict[str, Obj]] = {
     "assignedScheduler": object_(
         "The scheduler of the Pod.",
-        {
-            "name": name("Its name."),
-            "tag": name("A tag."),
-            "startTime": date_time("When it was assigned."),
-        },
+        name=name("Its name."),
+        tag=name("A tag."),
+        startTime=date_time("When it was assigned."),
     ),
     "clusterInstanceId": name("The id of the machine in its cluster."),
     "distributorName": name("Deprecated."),

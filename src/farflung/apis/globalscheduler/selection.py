@@ -32,12 +32,10 @@ def name(description: str) -> Obj:
 
 GEO_LOCATION: Final = object_(
     "The geographic location. An omitted or empty field matches any value; others are compared exactly.",
-    {
-        "country": name("The country."),
-        "area": name("The area."),
-        "province": name("The province."),
-        "city": name("The city."),
-    },
+    country=name("The country."),
+    area=name("The area."),
+    province=name("The province."),
+    city=name("The city."),
 )
 COORDINATES: Final = {
     "latitude": number("Degrees north of the equator.", minimum=-90, maximum=90),
@@ -46,46 +44,40 @@ COORDINATES: Final = {
 
 
 def near(description: str) -> Obj:
-    return object_(description, COORDINATES, required=("latitude", "longitude"))
+    return object_(description, **COORDINATES, requires=("latitude", "longitude"))
 
 
 def requirements(description: str) -> Obj:
     requirement = object_(
         "One requirement on a label.",
-        {
-            "key": text("The label key.", minLength=1, maxLength=317),
-            "operator": text(
-                "The operator: in, notin, =, ==, !=, exists, ! (does not exist), gt or lt.",
-                enum=["in", "notin", "=", "==", "!=", "exists", "!", "gt", "lt"],
-            ),
-            "values": array(
-                "The values: one or more for in and notin, none for exists and !, one for the others.",
-                text("A value.", maxLength=63),
-                maxItems=MOST_VALUES,
-            ),
-        },
-        required=("key", "operator"),
+        key=text("The label key.", minLength=1, maxLength=317),
+        operator=text(
+            "The operator: in, notin, =, ==, !=, exists, ! (does not exist), gt or lt.",
+            enum=["in", "notin", "=", "==", "!=", "exists", "!", "gt", "lt"],
+        ),
+        values=array(
+            "The values: one or more for in and notin, none for exists and !, one for the others.",
+            text("A value.", maxLength=63),
+            maxItems=MOST_VALUES,
+        ),
+        requires=("key", "operator"),
     )
     return array(description, requirement, maxItems=MOST_REQUIREMENTS)
 
 
 CLUSTER_AFFINITY: Final = object_(
     "Requirements on the labels of clusters.",
-    {
-        "required": requirements("Requirements that must all match."),
-        "preferred": array(
-            "Preferred requirements.",
-            object_(
-                "Requirements with a weight.",
-                {
-                    "weight": integer("The weight.", minimum=1, maximum=100),
-                    "requirements": requirements("Requirements that must all match."),
-                },
-                required=("weight", "requirements"),
-            ),
-            maxItems=MOST_FLAVORS,
+    required=requirements("Requirements that must all match."),
+    preferred=array(
+        "Preferred requirements.",
+        object_(
+            "Requirements with a weight.",
+            weight=integer("The weight.", minimum=1, maximum=100),
+            requirements=requirements("Requirements that must all match."),
+            requires=("weight", "requirements"),
         ),
-    },
+        maxItems=MOST_FLAVORS,
+    ),
 )
 OPERATOR: Final = name("The operator of the cluster's network, such as chinatelecom; empty for all.")
 SITE: Final = name(
@@ -107,7 +99,7 @@ def zones(also: str = "") -> Obj:
 def regions(zone_fields: dict[str, Obj]) -> Obj:
     return array(
         "The permitted regions; all if empty.",
-        object_("One region.", {"region": name("Its name; empty for all."), **zone_fields}),
+        object_("One region.", region=name("Its name; empty for all."), **zone_fields),
         maxItems=MOST_REGIONS,
     )
 

@@ -21,32 +21,29 @@ from farflung.machinery.errors import Obj
 
 _COLUMN = object_(
     "A column of the output of `kubectl get`.",
-    {
-        "name": text("The header of the column."),
-        "type": text("The type of its values."),
-        "format": text("The OpenAPI format of its values."),
-        "description": text("A description of the column."),
-        "priority": integer("0: always shown; more: shown with `-o wide`."),
-        "jsonPath": text("The path of the value in an object."),
-    },
-    required=("name", "type", "format", "description", "priority", "jsonPath"),
+    name=text("The header of the column."),
+    type=text("The type of its values."),
+    format=text("The OpenAPI format of its values."),
+    description=text("A description of the column."),
+    priority=integer("0: always shown; more: shown with `-o wide`."),
+    jsonPath=text("The path of the value in an object."),
+    requires=("name", "type", "format", "description", "priority", "jsonPath"),
 )
 _CONDITION = object_(
     "A condition.",
-    {
-        "type": text("The type, in CamelCase."),
-        "status": text("True, False or Unknown."),
-        "lastTransitionTime": date_time("The time of the last change of the status."),
-        "reason": text("The reason, as one CamelCase word."),
-        "message": text("A human-readable message."),
-    },
-    required=("type", "status"),
+    type=text("The type, in CamelCase."),
+    status=text("True, False or Unknown."),
+    lastTransitionTime=date_time("The time of the last change of the status."),
+    reason=text("The reason, as one CamelCase word."),
+    message=text("A human-readable message."),
+    requires=("type", "status"),
 )
 _RESOURCE: Final[dict[str, Obj]] = {
     "groupVersion": object_(
         "Group and version of the resource.",
-        {"group": text("The group; empty for the core group."), "version": text("The version.")},
-        required=("version",),
+        group=text("The group; empty for the core group."),
+        version=text("The version."),
+        requires=("version",),
     ),
     "scope": text("Whether the resource is namespaced."),
     "plural": text("The plural name, in URLs."),
@@ -58,12 +55,12 @@ _RESOURCE: Final[dict[str, Obj]] = {
     "openAPIV3Schema": anything("The schema of its objects.", **{"x-kubernetes-map-type": "atomic"}),
     "subResources": array(
         "The subresources.",
-        object_("One subresource.", {"name": text("Its name.")}, required=("name",)),
+        object_("One subresource.", name=text("Its name."), requires=("name",)),
     ),
     "columnDefinitions": array("The columns of `kubectl get` after the name.", _COLUMN),
 }
 _NEEDED = ("groupVersion", "kind", "openAPIV3Schema", "plural", "scope")
-_STATUS = object_("The observed conditions.", {"conditions": array("The observed conditions.", _CONDITION)})
+_STATUS = object_("The observed conditions.", conditions=array("The observed conditions.", _CONDITION))
 _API_VERSION = column("API Version", r".metadata.annotations.apiresource\.kcp\.dev/apiVersion", priority=3)
 _API_RESOURCE = column("API Resource", ".spec.plural", priority=4)
 
@@ -80,12 +77,10 @@ API_RESOURCE_IMPORT: Final = CustomKind(
     {
         "spec": object_(
             "The resource.",
-            {
-                **_RESOURCE,
-                "location": text("The cluster."),
-                "schemaUpdateStrategy": text("When the negotiated schema is updated from this one."),
-            },
-            required=(*_NEEDED, "location"),
+            **_RESOURCE,
+            location=text("The cluster."),
+            schemaUpdateStrategy=text("When the negotiated schema is updated from this one."),
+            requires=(*_NEEDED, "location"),
         ),
         "status": _STATUS,
     },
@@ -106,11 +101,7 @@ NEGOTIATED_API_RESOURCE: Final = CustomKind(
     "NegotiatedAPIResource",
     "A resource as all clusters can serve it.",
     {
-        "spec": object_(
-            "The resource.",
-            {**_RESOURCE, "publish": boolean("Whether it is served.")},
-            required=_NEEDED,
-        ),
+        "spec": object_("The resource.", **_RESOURCE, publish=boolean("Whether it is served."), requires=_NEEDED),
         "status": _STATUS,
     },
     columns=(

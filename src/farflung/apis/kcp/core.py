@@ -33,42 +33,36 @@ LOGICAL_CLUSTER: Final = CustomKind(
     {
         "spec": object_(
             "The desired state of the workspace.",
-            {
-                "directlyDeletable": boolean(
-                    "Whether deleting this object deletes the workspace. Otherwise only its parent can delete it.",
-                    default=False,
-                ),
-                "owner": object_(
-                    "The owner of the workspace, which is deleted with it.",
-                    {
-                        "apiVersion": text("Its group and version.", pattern="^([^/]+/)?[^/]+$"),
-                        "resource": text("Its resource.", minLength=1),
-                        "name": text("Its name.", minLength=1),
-                        "namespace": text("Its namespace; empty: cluster-scoped."),
-                        "cluster": text("Its logical cluster.", minLength=1),
-                        "uid": text("Its uid."),
-                    },
-                    required=("apiVersion", "cluster", "name", "resource", "uid"),
-                ),
-                "initializers": _initializers("The initializers of the workspace. Set by the system."),
-            },
-            default={},
+            directlyDeletable=boolean(
+                "Whether deleting this object deletes the workspace. Otherwise only its parent can delete it.",
+                default=False,
+            ),
+            owner=object_(
+                "The owner of the workspace, which is deleted with it.",
+                apiVersion=text("Its group and version.", pattern="^([^/]+/)?[^/]+$"),
+                resource=text("Its resource.", minLength=1),
+                name=text("Its name.", minLength=1),
+                namespace=text("Its namespace; empty: cluster-scoped."),
+                cluster=text("Its logical cluster.", minLength=1),
+                uid=text("Its uid."),
+                requires=("apiVersion", "cluster", "name", "resource", "uid"),
+            ),
+            initializers=_initializers("The initializers of the workspace. Set by the system."),
+            facets={"default": {}},
         ),
         "status": object_(
             "The observed state of the workspace.",
-            {
-                "URL": text("The URL of the workspace's API."),
-                "phase": text(
-                    "Scheduling, then Initializing, then Ready.",
-                    enum=["Scheduling", "Initializing", "Ready"],
-                    default="Scheduling",
-                ),
-                "conditions": conditions("Conditions of the creation and deletion of the workspace."),
-                "initializers": _initializers(
-                    "The initializers that are not finished. The workspace is ready when the list is empty."
-                ),
-            },
-            default={},
+            URL=text("The URL of the workspace's API."),
+            phase=text(
+                "Scheduling, then Initializing, then Ready.",
+                enum=["Scheduling", "Initializing", "Ready"],
+                default="Scheduling",
+            ),
+            conditions=conditions("Conditions of the creation and deletion of the workspace."),
+            initializers=_initializers(
+                "The initializers that are not finished. The workspace is ready when the list is empty."
+            ),
+            facets={"default": {}},
         ),
     },
     name={"enum": ["cluster"]},
@@ -96,19 +90,15 @@ SHARD: Final = CustomKind(
     {
         "spec": object_(
             "The URLs of the server.",
-            {
-                "baseURL": _url("The URL for direct access."),
-                "externalURL": _url("The prefix of the URLs of its workspaces; by default the baseURL."),
-                "virtualWorkspaceURL": _url("The prefix of the URLs of its views; by default the baseURL."),
-            },
-            required=("baseURL",),
+            baseURL=_url("The URL for direct access."),
+            externalURL=_url("The prefix of the URLs of its workspaces; by default the baseURL."),
+            virtualWorkspaceURL=_url("The prefix of the URLs of its views; by default the baseURL."),
+            requires=("baseURL",),
         ),
         "status": object_(
             "The observed state of the server.",
-            {
-                "capacity": mapping("The capacity of the server.", quantity("An amount.")),
-                "conditions": conditions("Conditions of the server."),
-            },
+            capacity=mapping("The capacity of the server.", quantity("An amount.")),
+            conditions=conditions("Conditions of the server."),
         ),
     },
     columns=(

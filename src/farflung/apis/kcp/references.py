@@ -38,7 +38,7 @@ def workspace_type(description: str, **facets: object) -> Obj:
         "name": text("The name of the WorkspaceType.", pattern="^[a-z]([a-z0-9-]{0,61}[a-z0-9])?"),
         "path": path("The workspace that holds the WorkspaceType."),
     }
-    return object_(description, fields, required=("name",), **facets)
+    return object_(description, **fields, requires=("name",), facets=facets)
 
 
 def export(description: str) -> Obj:
@@ -47,7 +47,7 @@ def export(description: str) -> Obj:
         "path": path("The workspace of the APIExport; by default this one."),
         "name": text("The name of the APIExport."),
     }
-    return object_(description, fields, required=("name",))
+    return object_(description, **fields, requires=("name",))
 
 
 def named_export(description: str) -> Obj:
@@ -56,7 +56,7 @@ def named_export(description: str) -> Obj:
         "path": path("The workspace of the APIExport; by default this one."),
         "export": text("The name of the APIExport."),
     }
-    return object_(description, fields, required=("export",))
+    return object_(description, **fields, requires=("export",))
 
 
 def sync_targets(description: str) -> Obj:
@@ -66,4 +66,4 @@ def sync_targets(description: str) -> Obj:
         "version": resource("Its version.", enum=["v1alpha1"]),
         "resource": resource("Its plural name.", enum=["synctargets"]),
     }
-    return object_(description, fields, required=("resource", "version"))
+    return object_(description, **fields, requires=("resource", "version"))

@@ -28,16 +28,14 @@ LABEL_PATTERN: Final = (
 
 _AVAILABLE_LABEL = object_(
     "A label that instances at this location have.",
-    {
-        "key": text("The label.", maxLength=255, pattern=f"^{LABEL_PATTERN}$"),
-        "values": distinct(
-            "The existing values.",
-            text("A value.", maxLength=63, pattern=f"^(|{LABEL_PATTERN})$"),
-            minItems=1,
-        ),
-        "description": text("A description of the label."),
-    },
-    required=("key", "values"),
+    key=text("The label.", maxLength=255, pattern=f"^{LABEL_PATTERN}$"),
+    values=distinct(
+        "The existing values.",
+        text("A value.", maxLength=63, pattern=f"^(|{LABEL_PATTERN})$"),
+        minItems=1,
+    ),
+    description=text("A description of the label."),
+    requires=("key", "values"),
 )
 
 LOCATION: Final = CustomKind(
@@ -48,23 +46,17 @@ LOCATION: Final = CustomKind(
     {
         "spec": object_(
             "The definition of the location.",
-            {
-                "resource": sync_targets("The resource of the instances."),
-                "description": text("A description of the location."),
-                "availableSelectorLabels": map_list(
-                    "Labels that distinguish the instances.", _AVAILABLE_LABEL, ["key"]
-                ),
-                "instanceSelector": label_selector("Selects the instances; {}: all.", default={}),
-                "taints": taints("Taints, which exclude placements that do not tolerate them."),
-            },
-            required=("resource",),
+            resource=sync_targets("The resource of the instances."),
+            description=text("A description of the location."),
+            availableSelectorLabels=map_list("Labels that distinguish the instances.", _AVAILABLE_LABEL, ["key"]),
+            instanceSelector=label_selector("Selects the instances; {}: all.", default={}),
+            taints=taints("Taints, which exclude placements that do not tolerate them."),
+            requires=("resource",),
         ),
         "status": object_(
             "The observed instances.",
-            {
-                "instances": integer("The number of instances."),
-                "availableInstances": integer("The number of instances that are ready and schedulable."),
-            },
+            instances=integer("The number of instances."),
+            availableInstances=integer("The number of instances that are ready and schedulable."),
         ),
     },
     columns=(
@@ -85,31 +77,28 @@ PLACEMENT: Final = CustomKind(
     {
         "spec": object_(
             "The namespaces and the locations.",
-            {
-                "locationResource": sync_targets("The resource of the locations' instances."),
-                "locationSelectors": array(
-                    "Selects locations; one of the selectors must match.", label_selector("A selector.")
-                ),
-                "locationWorkspace": path("The workspace of the locations; by default this one."),
-                "namespaceSelector": label_selector("Selects namespaces; empty: all."),
-            },
-            required=("locationResource",),
+            locationResource=sync_targets("The resource of the locations' instances."),
+            locationSelectors=array(
+                "Selects locations; one of the selectors must match.", label_selector("A selector.")
+            ),
+            locationWorkspace=path("The workspace of the locations; by default this one."),
+            namespaceSelector=label_selector("Selects namespaces; empty: all."),
+            requires=("locationResource",),
         ),
         "status": object_(
             "The selected location.",
-            {
-                "phase": text(
-                    "Pending; Unbound: a location is selected; Bound: a namespace uses it.",
-                    enum=["Pending", "Bound", "Unbound"],
-                    default="Pending",
-                ),
-                "selectedLocation": object_(
-                    "The location.",
-                    {"path": path("Its workspace."), "locationName": text("Its name.")},
-                    required=("path", "locationName"),
-                ),
-                "conditions": conditions("Conditions of the placement."),
-            },
+            phase=text(
+                "Pending; Unbound: a location is selected; Bound: a namespace uses it.",
+                enum=["Pending", "Bound", "Unbound"],
+                default="Pending",
+            ),
+            selectedLocation=object_(
+                "The location.",
+                path=path("Its workspace."),
+                locationName=text("Its name."),
+                requires=("path", "locationName"),
+            ),
+            conditions=conditions("Conditions of the placement."),
         ),
     },
     columns=(AGE,),

@@ -46,39 +46,34 @@ WORKSPACE: Final = CustomKind(
         "spec": checked(
             object_(
                 "The desired state of the workspace.",
-                {
-                    "type": checked(
-                        workspace_type(
-                            "The type of the workspace; by default the default child type of this workspace's type. "
-                            "Immutable."
-                        ),
-                        ("self.name == oldSelf.name", "name is immutable"),
-                        ("has(oldSelf.path) == has(self.path)", "path is immutable"),
-                        (
-                            "!has(oldSelf.path) || !has(self.path) || self.path == oldSelf.path",
-                            "path is immutable",
-                        ),
+                type=checked(
+                    workspace_type(
+                        "The type of the workspace; by default the default child type of this workspace's type. "
+                        "Immutable."
                     ),
-                    "location": object_(
-                        "The shards for the workspace.",
-                        {"selector": label_selector("Selects shards; empty: all.")},
+                    ("self.name == oldSelf.name", "name is immutable"),
+                    ("has(oldSelf.path) == has(self.path)", "path is immutable"),
+                    (
+                        "!has(oldSelf.path) || !has(self.path) || self.path == oldSelf.path",
+                        "path is immutable",
                     ),
-                    "cluster": _CLUSTER,
-                    "URL": text("The URL of the workspace's API. Set when the workspace is scheduled."),
-                },
-                default={},
+                ),
+                location=object_(
+                    "The shards for the workspace.", selector=label_selector("Selects shards; empty: all.")
+                ),
+                cluster=_CLUSTER,
+                URL=text("The URL of the workspace's API. Set when the workspace is scheduled."),
+                facets={"default": {}},
             ),
             ("!has(oldSelf.URL) || has(self.URL)", "URL cannot be unset"),
             ("!has(oldSelf.cluster) || has(self.cluster)", "cluster cannot be unset"),
         ),
         "status": object_(
             "The observed state of the workspace.",
-            {
-                "phase": _phase("Scheduling, then Initializing, then Ready."),
-                "conditions": conditions("Conditions of the creation and deletion of the workspace."),
-                "initializers": _INITIALIZERS,
-            },
-            default={},
+            phase=_phase("Scheduling, then Initializing, then Ready."),
+            conditions=conditions("Conditions of the creation and deletion of the workspace."),
+            initializers=_INITIALIZERS,
+            facets={"default": {}},
         ),
     },
     required=("spec",),
@@ -109,7 +104,7 @@ def _types(description: str) -> Obj:
             minItems=1,
         ),
     }
-    return object_(description, fields)
+    return object_(description, **fields)
 
 
 WORKSPACE_TYPE: Final = CustomKind(
@@ -120,44 +115,40 @@ WORKSPACE_TYPE: Final = CustomKind(
     {
         "spec": object_(
             "The definition of the type.",
-            {
-                "initializer": boolean(
-                    "Whether a controller has to initialize every new workspace of this type before it is ready."
-                ),
-                "extend": object_(
-                    "The types that this one extends.",
-                    {
-                        "with": array(
-                            "Types whose initializers, bindings and limits apply to this one, too. If one does not "
-                            "exist, or extends this one, no workspaces of this type can be created.",
-                            workspace_type("A type."),
-                        )
-                    },
-                ),
-                "additionalWorkspaceLabels": mapping("Labels of every new workspace of this type.", text("The value.")),
-                "defaultChildWorkspaceType": workspace_type(
-                    "The default type of workspaces that are created in a workspace of this type.",
-                    default={"name": "universal", "path": "root"},
-                ),
-                "limitAllowedChildren": {
-                    **_types("The allowed types of workspaces that are created in a workspace of this type."),
-                    "oneOf": [{"required": ["none"]}, {"required": ["types"]}],
+            initializer=boolean(
+                "Whether a controller has to initialize every new workspace of this type before it is ready."
+            ),
+            extend=object_(
+                "The types that this one extends.",
+                **{
+                    "with": array(
+                        "Types whose initializers, bindings and limits apply to this one, too. If one does not "
+                        "exist, or extends this one, no workspaces of this type can be created.",
+                        workspace_type("A type."),
+                    )
                 },
-                "limitAllowedParents": _types("The allowed types of the parent workspace."),
-                "defaultAPIBindings": array(
-                    "The exports that every new workspace of this type binds.", named_export("An export.")
-                ),
+            ),
+            additionalWorkspaceLabels=mapping("Labels of every new workspace of this type.", text("The value.")),
+            defaultChildWorkspaceType=workspace_type(
+                "The default type of workspaces that are created in a workspace of this type.",
+                default={"name": "universal", "path": "root"},
+            ),
+            limitAllowedChildren={
+                **_types("The allowed types of workspaces that are created in a workspace of this type."),
+                "oneOf": [{"required": ["none"]}, {"required": ["types"]}],
             },
+            limitAllowedParents=_types("The allowed types of the parent workspace."),
+            defaultAPIBindings=array(
+                "The exports that every new workspace of this type binds.", named_export("An export.")
+            ),
         ),
         "status": object_(
             "The observed state of the type.",
-            {
-                "conditions": conditions("Conditions of the type."),
-                "virtualWorkspaces": array(
-                    "The URLs of the views with the workspaces that are being initialized.",
-                    object_("An endpoint.", {"url": text("The URL.", minLength=1)}, required=("url",)),
-                ),
-            },
+            conditions=conditions("Conditions of the type."),
+            virtualWorkspaces=array(
+                "The URLs of the views with the workspaces that are being initialized.",
+                object_("An endpoint.", url=text("The URL.", minLength=1), requires=("url",)),
+            ),
         ),
     },
     name=WORKSPACE_NAME,
@@ -172,31 +163,24 @@ CLUSTER_WORKSPACE: Final = CustomKind(
     {
         "spec": object_(
             "The desired state of the workspace.",
-            {
-                "readOnly": boolean("Whether it is read-only."),
-                "type": workspace_type("Its type."),
-                "shard": object_(
-                    "The shards for the workspace.",
-                    {
-                        "name": text("The required shard."),
-                        "selector": label_selector("Selects shards."),
-                    },
-                ),
-            },
+            readOnly=boolean("Whether it is read-only."),
+            type=workspace_type("Its type."),
+            shard=object_(
+                "The shards for the workspace.",
+                name=text("The required shard."),
+                selector=label_selector("Selects shards."),
+            ),
         ),
         "status": object_(
             "The observed state.",
-            {
-                "phase": _phase("Scheduling, then Initializing, then Ready."),
-                "conditions": conditions("The observed conditions."),
-                "baseURL": text("Its URL."),
-                "cluster": _CLUSTER,
-                "location": object_(
-                    "Its shards.",
-                    {"current": text("The current shard."), "target": text("The future shard.", enum=[""])},
-                ),
-                "initializers": _INITIALIZERS,
-            },
+            phase=_phase("Scheduling, then Initializing, then Ready."),
+            conditions=conditions("The observed conditions."),
+            baseURL=text("Its URL."),
+            cluster=_CLUSTER,
+            location=object_(
+                "Its shards.", current=text("The current shard."), target=text("The future shard.", enum=[""])
+            ),
+            initializers=_INITIALIZERS,
         ),
     },
     columns=(

@@ -14,7 +14,7 @@ PARTITION: Final = CustomKind(
     "partitions",
     "Partition",
     "A set of shards.",
-    {"spec": object_("The set.", {"selector": _SHARDS})},
+    {"spec": object_("The set.", selector=_SHARDS)},
     columns=(column("Owner", ".metadata.ownerReferences[*].name"), AGE),
     status=False,
     snapshot="v221115-9b370eb8",
@@ -28,14 +28,13 @@ PARTITION_SET: Final = CustomKind(
     {
         "spec": object_(
             "The shards and the dimensions.",
-            {"dimensions": texts("Label keys of shards.", "A label key."), "shardSelector": _SHARDS},
+            dimensions=texts("Label keys of shards.", "A label key."),
+            shardSelector=_SHARDS,
         ),
         "status": object_(
             "The observed state.",
-            {
-                "count": integer("The number of partitions."),
-                "conditions": conditions("Conditions of the PartitionSet."),
-            },
+            count=integer("The number of partitions."),
+            conditions=conditions("Conditions of the PartitionSet."),
         ),
     },
     columns=(column("Count", ".status.count", "Count of the partitions belonging the PartitionSet"), AGE),
