@@ -24,6 +24,7 @@ from farflung.client.errors import AlreadyExists, InvalidResponse, TooMany, Unre
 from farflung.client.rest import Client
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
+from farflung.lib.workqueue import WorkQueue
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
 from farflung.runtime.manager import Manager
@@ -43,7 +44,7 @@ def controller(
     log: Logger | None = None,
 ) -> Controller[str]:
     log = log or Logger(io.StringIO(), 9)
-    return Controller("tester", reconcile, workers=workers, backoff=backoff, monotonic=now, log=log)
+    return Controller("tester", reconcile, workers=workers, backoff=backoff, queue=WorkQueue(now), log=log)
 
 
 @asynccontextmanager

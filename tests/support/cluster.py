@@ -25,6 +25,7 @@ from farflung.controllers.workload.model.pods import is_finished
 from farflung.edge.workload_controllers import add_workload_controllers
 from farflung.lib.ids import random_suffix
 from farflung.lib.klog import Logger
+from farflung.lib.workqueue import WorkQueue
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 from farflung.runtime.cache import Key
@@ -75,7 +76,12 @@ class Kubelet:
             client, PODS, orjson.loads, simulated_environment(), lambda what, error: None
         )
         self.controller: Controller[Key] = Controller(
-            "kubelet", self.reconcile, workers=1, backoff=simulated_environment().backoff, monotonic=monotonic, log=log
+            "kubelet",
+            self.reconcile,
+            workers=1,
+            backoff=simulated_environment().backoff,
+            queue=WorkQueue(monotonic),
+            log=log,
         )
         self.pods.subscribe(lambda change: self.controller.queue.add(change.key))
 

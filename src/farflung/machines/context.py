@@ -9,6 +9,7 @@ from math import inf
 from typing import TypeVar
 
 from farflung.lib.klog import Logger
+from farflung.lib.workqueue import WorkQueue
 from farflung.machines.decide import SchedulerState
 from farflung.runtime.controller import Controller
 from farflung.runtime.rebuilder import Rebuilder
@@ -53,6 +54,6 @@ class SchedulerContext:
             reconcile,
             workers=self.workers if workers is None else workers,
             backoff=env.backoff,
-            monotonic=env.monotonic,
+            queue=WorkQueue(env.monotonic),
             log=self.log,
         )

@@ -13,6 +13,7 @@ from farflung.apis.kcp.names import COMPUTE, COMPUTE_EXPORT
 from farflung.client.rest import Client
 from farflung.controllers.placing_rights.controller import PlacingRights
 from farflung.lib.klog import Logger
+from farflung.lib.workqueue import WorkQueue
 from farflung.machines.controller import NAME, GlobalScheduler, GlobalSchedulerSetting
 from farflung.machines.files.configuration import SchedulerConfiguration
 from farflung.machines.files.reloader import Reloader
@@ -144,7 +145,7 @@ def join(
         return GlobalScheduler(setting, recorder, informers, log, workers=workers)
 
     waiting: Controller[str] = Controller(
-        NAME, _nothing, workers=0, backoff=env.backoff, monotonic=env.monotonic, log=log
+        NAME, _nothing, workers=0, backoff=env.backoff, queue=WorkQueue(env.monotonic), log=log
     )
     elected = Elected(make, candidate, files, waiting)
     manager.adopt(elected)

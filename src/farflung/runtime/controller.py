@@ -32,13 +32,13 @@ class Controller(Generic[K]):
         name: str,
         reconcile: Callable[[K, int], Awaitable[float | None]],
         *,
+        queue: WorkQueue[K],
         workers: int,
         backoff: Backoff,
-        monotonic: Callable[[], float],
         log: Logger,
     ) -> None:
         self.name = name
-        self.queue: WorkQueue[K] = WorkQueue(monotonic)
+        self.queue = queue
         self.tally = ReconcileCounts()
         self.started = workers == 0  #: without workers there is nothing to start
         self._reconcile = reconcile

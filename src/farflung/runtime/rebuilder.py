@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
+from farflung.lib.workqueue import WorkQueue
 from farflung.runtime.cache import CacheChange, Key
 from farflung.runtime.controller import Controller, position
 from farflung.runtime.reflector import Environment
@@ -40,7 +41,7 @@ class Rebuilder(Controller[str]):
         """`rebuild` makes a new engine and calls `replay` for every cache; `prepare` brings the caches up to date
         before, while the engine gets no changes."""
         super().__init__(
-            f"{name}-engine", self._reconcile, workers=1, backoff=env.backoff, monotonic=env.monotonic, log=log
+            f"{name}-engine", self._reconcile, workers=1, backoff=env.backoff, queue=WorkQueue(env.monotonic), log=log
         )
         self.clean = asyncio.Event()
         self.clean.set()

@@ -68,8 +68,8 @@ class Downsync:
         covers: Callable[[ObjectRef], bool],
     ) -> None:
         """`covers`: whether the SyncerConfigs select a copy."""
-        self.queue: WorkQueue[ObjectRef] | None = None
-        self.status_queue: WorkQueue[ObjectRef] | None = None
+        self.queue: WorkQueue[ObjectRef] = WorkQueue(context.env.monotonic)
+        self.status_queue: WorkQueue[ObjectRef] = WorkQueue(context.env.monotonic)
         self.writes = WriteCounts()
         self._mailbox = mailbox
         self._edge = edge
@@ -101,11 +101,11 @@ class Downsync:
             new.orphaned,
         ):
             self._progress.start(ref, copy.revision)
-            self._enqueue(ref)
+            self.queue.add(ref)
         elif copy.withdrawn or (entry.has_finalizer and not new.has_finalizer):
-            self._enqueue(ref)
+            self.queue.add(ref)
         if entry is not None:
-            self._enqueue_status(ref)  # another client may have changed the status, or the copy has a new generation
+            self.status_queue.add(ref)  # another client may have changed the status, or the copy has a new generation
 
     def _should_sync(self, ref: ObjectRef, copy: MailboxCopy) -> bool:
         """A copy with our finalizer may have been applied, even if the journal lacks it.  A copy that is being deleted
@@ -122,7 +122,7 @@ class Downsync:
             self._enqueue_waiting(ref)
         elif not entry.orphaned:
             self._journal.put(replace(entry, orphaned=True, withdrawn=False))
-        self._enqueue(ref)
+        self.queue.add(ref)
         self._enqueue_containers(ref)
 
     def on_list(self, resource: GroupResource) -> None:
@@ -135,13 +135,13 @@ class Downsync:
     def on_object(self, ref: ObjectRef, cluster: str, obj: Obj | None) -> None:
         """An object at the edge changed."""
         if self._journal.get(ref) is not None:
-            self._enqueue(ref)
-            self._enqueue_status(ref)
+            self.queue.add(ref)
+            self.status_queue.add(ref)
 
     def enqueue_kind(self, resource: GroupResource) -> None:
         for entry in self._journal.entries_of(resource):
-            self._enqueue(entry.ref)
-            self._enqueue_status(entry.ref)
+            self.queue.add(entry.ref)
+            self.status_queue.add(entry.ref)
 
     def release_orphans(self, cluster: str) -> int:
         """An operator allowed the deletion of all orphans.  `cluster`: the logical cluster of the mailbox with the
@@ -149,7 +149,7 @@ class Downsync:
         orphans = [entry for entry in self._journal.entries() if entry.orphaned]
         for entry in orphans:
             self._journal.put(replace(entry, orphaned=False, withdrawn=True, uid=RELEASED, incarnation=cluster))
-            self._enqueue(entry.ref)
+            self.queue.add(entry.ref)
         return len(orphans)
 
     def restore_released(self) -> None:
@@ -157,25 +157,17 @@ class Downsync:
         for entry in [one for one in self._journal.entries() if one.uid == RELEASED and not one.orphaned]:
             self._lose_copy(entry.ref, entry)
 
-    def _enqueue(self, ref: ObjectRef) -> None:
-        if self.queue is not None:
-            self.queue.add(ref)
-
     def _enqueue_containers(self, ref: ObjectRef) -> None:
         """The namespace and the definition of an object: they may wait for its deletion, or report that it stays."""
         if ref.namespace:
-            self._enqueue(ObjectRef(NAMESPACES, "", ref.namespace))
-        self._enqueue(definition_of(ref.resource))
+            self.queue.add(ObjectRef(NAMESPACES, "", ref.namespace))
+        self.queue.add(definition_of(ref.resource))
 
     def _enqueue_waiting(self, ref: ObjectRef) -> None:
         """The objects that wait for a namespace, when it exists at the edge or has no entry any more."""
         if ref.resource == NAMESPACES:
             for waiting in self._waiting.pop(ref.name, ()):
-                self._enqueue(waiting)
-
-    def _enqueue_status(self, ref: ObjectRef) -> None:
-        if self.status_queue is not None:
-            self.status_queue.add(ref)
+                self.queue.add(waiting)
 
     # --- one object -------------------------------------------------------------------------------
 
@@ -296,7 +288,7 @@ class Downsync:
         owned, uid = owned_fields(answer, SYNCER_MANAGER), answer["metadata"].get("uid") or ""
         self._journal.put(replace(now, applied=hash_of(entry.desired), owned=owned, edge_uid=uid))
         self._edge.objects.assume(ref.resource, answer)
-        self._enqueue_status(ref)
+        self.status_queue.add(ref)
         self.writes.applied += 1
         if action.why is ApplyReason.DRIFT:
             self.writes.drift += 1

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from farflung.apis.edge.names import SYNCER_CONFIGS
 from farflung.client.errors import ClientError, Invalid, NotFound, Refused, Unreachable
@@ -185,17 +185,28 @@ def without_retries(status: Obj) -> Obj:
     return {**status, "problems": problems}
 
 
+class LastReport(NamedTuple):
+    """What the journal has of the last report."""
+
+    heartbeat: str  #: empty: none
+    edge_uid: str  #: of the cluster; empty: it was unknown
+    started: str  #: when the process started that reported, or may have since; empty: none did
+
+
+@dataclass(frozen=True, slots=True)
+class ReportHandlers:
+    ready: Callable[[], Awaitable[None]]  #: raises ClientError as long as the syncer must not report
+    compose: Callable[[Obj], Obj]  #: last status → current status, without the heartbeat
+    on_first_read: Callable[[Obj], None]  #: called with the status from before the start
+    on_mismatch: Callable[[Obj], None]  #: called if the server has another report
+
+
 class StatusReporter:
     """Writes the status of `the-one` shortly after a change, and a heartbeat periodically."""
 
-    def __init__(
-        self, context: SyncerContext, ready: Callable[[], Awaitable[None]], compose: Callable[[Obj], Obj]
-    ) -> None:
-        """`ready` raises ClientError as long as the syncer must not report; `compose`: last status → current status,
-        without the heartbeat."""
+    def __init__(self, context: SyncerContext, last: LastReport, handlers: ReportHandlers) -> None:
         self._mailbox = context.options.mailbox
-        self._ready = ready
-        self._compose = compose
+        self._handlers = handlers
         self._now = context.options.now
         self._env = context.mailbox_env
         self._log = context.log
@@ -208,12 +219,10 @@ class StatusReporter:
         self._failures = 0  #: in a row
         self._back = ""  #: to be logged after the next success
         self._tried: set[str] = set()  #: heartbeats whose writes had no answer
-        self.heartbeat = ""  #: the last one that the server acknowledged; empty: none
-        self.edge_uid = ""  #: of the cluster in that report; empty: it was unknown
-        self.started = ""  #: when the process started that last reported, or may have since; empty: none did
+        self.heartbeat = last.heartbeat  #: the last one that the server acknowledged; empty: none
+        self.edge_uid = last.edge_uid
+        self.started = last.started
         self._latest = ""  #: the last heartbeat of this process
-        self.on_first_read: Callable[[Obj], None] = lambda status: None  #: called with the status from before the start
-        self.on_mismatch: Callable[[Obj], None] = lambda config: None  #: called if the server has another report
 
     def notify(self) -> None:
         """The status may have changed."""
@@ -225,7 +234,7 @@ class StatusReporter:
             return
         self._is_loaded = True
         status = config.get("status") or {}
-        self.on_first_read(status)
+        self._handlers.on_first_read(status)
         if self._is_forgotten(config):
             self.heartbeat, self.edge_uid = holder_record(config).heartbeat, holder_record(config).uid
         elif self.heartbeat and status.get(HEARTBEAT) != self.heartbeat:
@@ -283,11 +292,11 @@ class StatusReporter:
 
     async def _report(self) -> None:
         """If the status changed, a heartbeat is due, or the last attempt failed."""
-        await self._ready()
+        await self._handlers.ready()
         try:
             if not self._is_loaded:
                 self.load_last(await self._mailbox.get(SYNCER_CONFIGS, THE_ONE))
-            status = self._compose(self._last)
+            status = self._handlers.compose(self._last)
             due = self._failures > 0 or self._env.monotonic() - self._last_report_at >= self._beat * 0.9
             if not due and without_retries(status) == without_retries(self._last):
                 return
@@ -300,7 +309,7 @@ class StatusReporter:
     async def claim(self, config: Obj) -> None:
         """Report, if the status of `the-one` is still the given one."""
         self.load_last(config)
-        status = self._compose(self._last)
+        status = self._handlers.compose(self._last)
         unchanged = [{"op": "test", "path": "/status", "value": config["status"]}] if "status" in config else []
         await self._write(unchanged, {**status, HEARTBEAT: self._stamp()})
         self._last, self._last_report_at = status, self._env.monotonic()
@@ -330,7 +339,7 @@ class StatusReporter:
 
     def _lose(self, config: Obj) -> None:
         self.heartbeat = ""
-        self.on_mismatch(config)
+        self._handlers.on_mismatch(config)
 
 
 def _uid(status: Obj) -> str:

@@ -13,6 +13,7 @@ from farflung.client.errors import ClientError, Expired, NotFound, Refused
 from farflung.client.rest import ListOptions
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
+from farflung.lib.workqueue import WorkQueue
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 from farflung.placement.names import GroupResource, ObjectRef
@@ -32,8 +33,10 @@ from farflung.syncer.nodes import NodeCapacity
 from farflung.syncer.reachability import Reachability
 from farflung.syncer.report import (
     Direction,
+    LastReport,
     Problems,
     Progress,
+    ReportHandlers,
     StatusReporter,
     all_of,
     describe_error,
@@ -109,18 +112,18 @@ class Syncer:
         self._downsync_watches = DownsyncWatches(context, self._copies, self._downsynced, self.downsync)
         self._upsync_watches = UpsyncWatches(context, self._upsynced, self._edge_objects, self.problems)
         self.controllers = [
-            self._controller("downsync", self.downsync.reconcile),
-            self._controller("status", self.downsync.return_status),
-            self._controller("upsync", self.upsync.reconcile),
+            self._controller("downsync", self.downsync.reconcile, self.downsync.queue),
+            self._controller("status", self.downsync.return_status, self.downsync.status_queue),
+            self._controller("upsync", self.upsync.reconcile, self.upsync.queue),
         ]
-        self.downsync.queue, self.downsync.status_queue, self.upsync.queue = [one.queue for one in self.controllers]
-        self._reporter = StatusReporter(context, self._identify_mailbox, lambda before: self.summary.status(before))
-        self._reporter.heartbeat, self._reporter.edge_uid = (
-            journal.get_fact(HEARTBEAT),
-            journal.get_fact(REPORTED_CLUSTER),
+        last = LastReport(journal.get_fact(HEARTBEAT), journal.get_fact(REPORTED_CLUSTER), journal.get_fact(STARTED))
+        handlers = ReportHandlers(
+            self._identify_mailbox,
+            lambda before: self.summary.status(before),
+            self._read_last_report,
+            self._suspect_restore,
         )
-        self._reporter.started = journal.get_fact(STARTED)
-        self._reporter.on_first_read, self._reporter.on_mismatch = self._read_last_report, self._suspect_restore
+        self._reporter = StatusReporter(context, last, handlers)
         self._edge = EdgeProbe(context, self._reporter.edge_uid, self._reporter.notify, self._replace_edge)
         self._nodes = NodeCapacity(self._options.edge, context.edge_env, self._log, self._reporter.notify)
         self._lease = MailboxLease(context, self._edge, self._reporter, self._distrust_hub)
@@ -169,7 +172,9 @@ class Syncer:
             InformerHandlers(self._on_edge_object, self._on_edge_error, lambda resource: self.upsync.enqueue_all()),
         )
 
-    def _controller(self, name: str, reconcile: Callable[[ObjectRef, int], Any]) -> Controller[ObjectRef]:
+    def _controller(
+        self, name: str, reconcile: Callable[[ObjectRef, int], Any], queue: WorkQueue[ObjectRef]
+    ) -> Controller[ObjectRef]:
         async def reconcile_and_report(ref: ObjectRef, worker: int) -> float | None:
             await self._lease.held.wait()
             try:
@@ -185,7 +190,7 @@ class Syncer:
             reconcile_and_report,
             workers=WORKERS,
             backoff=Backoff(self._env.backoff.first, 60.0, self._env.backoff.random),
-            monotonic=self._env.monotonic,
+            queue=queue,
             log=self._log,
         )
 
@@ -202,12 +207,12 @@ class Syncer:
     def _on_object(self, ref: ObjectRef, cluster: str, obj: Obj | None) -> None:
         self.downsync.on_object(ref, cluster, obj)
 
+    def _on_edge_object(self, ref: ObjectRef, cluster: str, obj: Obj | None) -> None:
+        self.upsync.on_change(ref, cluster, obj)
+
     def _on_upsynced(self, ref: ObjectRef, cluster: str, obj: Obj | None) -> None:
         if obj is None or self._is_ours(cluster):
             self.upsync.on_change(ref, cluster, obj)
-
-    def _on_edge_object(self, ref: ObjectRef, cluster: str, obj: Obj | None) -> None:
-        self.upsync.on_change(ref, cluster, obj)
 
     def _on_definition(self) -> None:
         """The mailbox has another definition, which may not prune fields any more."""

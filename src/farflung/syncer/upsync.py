@@ -36,7 +36,7 @@ class Upsync:
     ) -> None:
         """`copies`: in the mailbox; `objects`: at the edge; `copy_definition`: of the upsynced kind with that
         definition."""
-        self.queue: WorkQueue[ObjectRef] | None = None
+        self.queue: WorkQueue[ObjectRef] = WorkQueue(context.env.monotonic)
         self._mailbox = context.options.mailbox
         self._edge = context.options.edge
         self._copies = copies
@@ -53,8 +53,7 @@ class Upsync:
 
     def on_change(self, ref: ObjectRef, cluster: str, obj: Obj | None) -> None:
         """Of either side."""
-        if self.queue is not None:
-            self.queue.add(ref)
+        self.queue.add(ref)
 
     def enqueue_all(self) -> None:
         """After a change of the scope, or a list."""

@@ -30,6 +30,7 @@ from farflung.controllers.placing_rights.controller import PlacingRights
 from farflung.controllers.placing_rights.decide import RightKey, workspace_author
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Bare, Logger
+from farflung.lib.workqueue import WorkQueue
 from farflung.machinery.errors import Obj
 from farflung.machinery.turns import ALLOWANCE, TurnAllowance, TurnOver
 from farflung.placement.names import ObjectKey
@@ -140,7 +141,7 @@ class EdgeScheduler:
         self._locations = informer(setting.root.view(setting.scheduling_view), LOCATIONS, parse_location)
         self._targets = informer(setting.root.view(setting.workload_view), SYNC_TARGETS, parse_target)
         self.controller: Controller[ObjectKey] = Controller(
-            name, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
+            name, self.reconcile, workers=workers, backoff=env.backoff, queue=WorkQueue(env.monotonic), log=log
         )
         self.controller.queue.share(attrgetter("cluster"))
         self.rebuilder = Rebuilder(name, self._rebuild, env, log)

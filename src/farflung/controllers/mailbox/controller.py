@@ -18,6 +18,7 @@ from farflung.controllers.mailbox.releaser import Releaser
 from farflung.controllers.mailbox.reporter import MailboxCaches, TargetReporter
 from farflung.controllers.mailbox.triggers import Mailboxes
 from farflung.lib.klog import Logger
+from farflung.lib.workqueue import WorkQueue
 from farflung.machinery.errors import Obj
 from farflung.placement.names import BINDING, THE_ONE, cluster_of
 from farflung.placement.syncer_config import parse_heartbeat
@@ -64,7 +65,7 @@ class MailboxController:
         self._bindings = informer(setting.bindings or edge, API_BINDINGS, msgspec.json.Decoder(ApiBinding).decode)
         self._configs = informer(edge, SYNCER_CONFIGS, parse_heartbeat)
         self.controller: Controller[str] = Controller(
-            NAME, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
+            NAME, self.reconcile, workers=workers, backoff=env.backoff, queue=WorkQueue(env.monotonic), log=log
         )
         self.rebuilder = Rebuilder(NAME, self._rebuild, env, log)
         self._sources: list[tuple[str, Informer[Any], Callable[[CacheChange[Any]], Iterable[str]]]] = [

@@ -22,6 +22,7 @@ from farflung.client.rest import Client, PatchType
 from farflung.controllers.mailbox.decide import is_ending
 from farflung.controllers.mailbox.reporter import MailboxCaches
 from farflung.lib.klog import Logger
+from farflung.lib.workqueue import WorkQueue
 from farflung.placement.names import is_mailbox_name
 from farflung.placement.types import Workspace
 from farflung.runtime.cache import CacheChange
@@ -63,7 +64,7 @@ class Releaser:
         self._log = log
         self._looks: dict[str, int] = {}  #: reconciles since the deletion of a mailbox
         self.controller: Controller[str] = Controller(
-            NAME, self.reconcile, workers=WORKERS, backoff=env.backoff, monotonic=env.monotonic, log=log
+            NAME, self.reconcile, workers=WORKERS, backoff=env.backoff, queue=WorkQueue(env.monotonic), log=log
         )
         self._workspaces.subscribe(self._on_workspace)
 

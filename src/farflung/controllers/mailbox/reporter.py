@@ -11,6 +11,7 @@ from farflung.client.rest import Client
 from farflung.controllers.mailbox.decide import Reports
 from farflung.controllers.mailbox.triggers import Mailboxes
 from farflung.lib.klog import Logger
+from farflung.lib.workqueue import WorkQueue
 from farflung.machinery.errors import Obj
 from farflung.placement.names import THE_ONE, is_mailbox_name, mailbox_name
 from farflung.placement.syncer_config import SyncerHeartbeat
@@ -56,7 +57,7 @@ class TargetReporter:
         self._log = log
         self._reports = Reports()
         self.controller: Controller[str] = Controller(
-            NAME, self.reconcile, workers=WORKERS, backoff=env.backoff, monotonic=env.monotonic, log=log
+            NAME, self.reconcile, workers=WORKERS, backoff=env.backoff, queue=WorkQueue(env.monotonic), log=log
         )
         self._targets.subscribe(self._on_target)
         self._workspaces.subscribe(self._on_workspace)

@@ -14,6 +14,7 @@ from farflung.controllers.placement_translator.writers import (
     SyncerConfigWriter,
     TranslatorContext,
 )
+from farflung.lib.workqueue import WorkQueue
 from farflung.placement.feeds import DiscoveryCache, PlacementFeed
 from farflung.placement.index import ConfigKey, CopyKey, SelectionKey
 from farflung.placement.names import THE_ONE, PlacementKey
@@ -41,11 +42,16 @@ class PlacementTranslator:
         self._due: dict[PlacementKey, float] = {}  #: latest time at which a status is written
         self._discovery = DiscoveryCache(feed.views.of(NAME).everywhere.workspace)
         self.controller: Controller[WorkKey] = Controller(
-            NAME, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
+            NAME, self.reconcile, workers=workers, backoff=env.backoff, queue=WorkQueue(env.monotonic), log=log
         )
         self.controller.queue.share(self._workspace_of)  # copies and customizations of one may be many and expensive
         self._statuses: Controller[StatusKey] = Controller(
-            f"{NAME}-status", self._write_status, workers=2, backoff=env.backoff, monotonic=env.monotonic, log=log
+            f"{NAME}-status",
+            self._write_status,
+            workers=2,
+            backoff=env.backoff,
+            queue=WorkQueue(env.monotonic),
+            log=log,
         )
         feed.configs.subscribe(self._on_config)
         feed.add(self)

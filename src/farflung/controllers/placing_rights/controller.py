@@ -19,6 +19,7 @@ from farflung.client.rest import Client
 from farflung.controllers.placing_rights import decide
 from farflung.controllers.placing_rights.decide import PlacingRoles, RightKey
 from farflung.lib.klog import Logger
+from farflung.lib.workqueue import WorkQueue
 from farflung.placement.types import PlacingRight
 from farflung.runtime.cache import CacheChange
 from farflung.runtime.controller import Controller
@@ -153,7 +154,7 @@ class PlacingRights(Controller[RightKey]):
     def __init__(self, reviewer: Reviewer, env: Environment, log: Logger, *, by_workspace: bool = False) -> None:
         """`by_workspace`: workspaces have rights, and not authors."""
         super().__init__(
-            NAME, self._reconcile_right, workers=WORKERS, backoff=env.backoff, monotonic=env.monotonic, log=log
+            NAME, self._reconcile_right, workers=WORKERS, backoff=env.backoff, queue=WorkQueue(env.monotonic), log=log
         )
         self.by_workspace = by_workspace
         self._reviewer = reviewer

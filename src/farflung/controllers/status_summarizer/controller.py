@@ -21,7 +21,7 @@ from farflung.controllers.status_summarizer.status_writer import (
     SummaryWriter,
     parse_summary,
 )
-from farflung.lib.workqueue import FairKeys
+from farflung.lib.workqueue import FairKeys, WorkQueue
 from farflung.placement import state
 from farflung.placement.feeds import PlacementFeed
 from farflung.placement.index import CopyKey
@@ -105,7 +105,7 @@ class StatusSummarizer:
             self.reconcile,
             workers=workers,
             backoff=feed.env.backoff,
-            monotonic=feed.env.monotonic,
+            queue=WorkQueue(feed.env.monotonic),
             log=feed.log,
         )
         self._ages: Controller[str] = Controller(
@@ -113,7 +113,7 @@ class StatusSummarizer:
             self._check_age,
             workers=1,
             backoff=feed.env.backoff,
-            monotonic=feed.env.monotonic,
+            queue=WorkQueue(feed.env.monotonic),
             log=feed.log,
         )  #: by logical cluster of the mailbox
         feed.configs.subscribe(feed.rebuilder.guarded(SYNCER_CONFIGS.kind, self._on_config))

@@ -26,6 +26,7 @@ from farflung.client.rest import Client
 from farflung.controllers.workload.model.ownership import ChildIndex, OwnerIndex, controller_reference
 from farflung.controllers.workload.model.steps import EventText, WriteStep
 from farflung.lib.klog import Logger
+from farflung.lib.workqueue import WorkQueue
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 from farflung.runtime.cache import CacheChange, Key
@@ -137,7 +138,9 @@ class WorkloadClient:
         self, name: str, reconcile: Callable[[Key, int], Awaitable[float | None]], *, workers: int = WORKERS
     ) -> Controller[Key]:
         env = self._env
-        return Controller(name, reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=self.log)
+        return Controller(
+            name, reconcile, workers=workers, backoff=env.backoff, queue=WorkQueue(env.monotonic), log=self.log
+        )
 
     def join(self, manager: Manager, controller: Controller[Key]) -> None:
         manager.add(controller, [cache.informer for cache in self._caches.values()])
