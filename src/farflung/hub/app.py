@@ -30,6 +30,7 @@ from farflung.hub.registry.call import Call, Redefined, Tools
 from farflung.hub.request import attributes
 from farflung.hub.request.attributes import Attributes
 from farflung.hub.request.audit import Audit, Trail
+from farflung.hub.request.indentation import indented, is_for_people
 from farflung.hub.request.target import RequestRoute, Target
 from farflung.hub.request.turns import in_turns
 from farflung.hub.request.user import User
@@ -153,7 +154,7 @@ class Hub:
             self.audit.end(trail, answer)
         if log.isEnabledFor(logging.DEBUG):
             log.debug("%s %s %s %d", request.peer, request.method, request.path, answer.status)
-        return answer
+        return indented(answer) if isinstance(answer, Response) and is_for_people(request) else answer
 
     def _dispatch(self, request: Request, trail: Trail | None) -> Answer | Awaitable[Answer]:
         route, target, access, user = self._enter(request, trail)
