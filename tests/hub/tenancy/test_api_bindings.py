@@ -19,7 +19,7 @@ from farflung.hub.tenancy import api_bindings as bindings
 from farflung.hub.tenancy import api_exports as exports
 from farflung.hub.tenancy.api_bindings import ResourceNames
 from farflung.hub.tenancy.api_exports import SECRET
-from farflung.hub.tenancy.binding_strategy import API_BINDING
+from farflung.hub.tenancy.binding_strategy import API_BINDING, OR_MISSING
 from farflung.hub.tenancy.direct_writes import NAMESPACE
 from farflung.hub.tenancy.status import ConditionState
 from farflung.machinery.errors import ApiError
@@ -439,8 +439,23 @@ async def test_a_user_who_may_not_bind_an_export_does_not_learn_whether_it_exist
     assert caught.value.code == 403
     assert caught.value.message == (
         'apibindings.apis.kcp.io "b1" is forbidden: unable to create APIBinding: no permission to bind to export '
-        f"root:prov:{reference.name}"
+        f"root:prov:{reference.name}{OR_MISSING}"
     )
+
+
+@pytest.mark.parametrize(
+    ("reference", "why"),
+    [
+        (ExportReference("root:prov", "nosuch"), "the APIExport nosuch does not exist in the workspace root:prov"),
+        (ExportReference("root:prow", "ex.test"), "the workspace root:prow does not exist"),
+    ],
+)
+async def test_an_administrator_learns_what_does_not_exist(reference: ExportReference, why: str) -> None:
+    local = await provided()
+    with pytest.raises(ApiError) as caught:
+        local.binder.check_may_bind("c-cons", ADMIN, Authorizer(local.store), "b1", reference, "create", "APIBinding")
+    assert caught.value.code == 403
+    assert caught.value.message.endswith(f"unable to create APIBinding: {why}")
 
 
 @pytest.mark.parametrize(

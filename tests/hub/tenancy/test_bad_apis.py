@@ -104,8 +104,10 @@ async def test_a_definition_does_not_take_the_place_of_a_binding(world: Provided
 async def test_what_is_not_exported_is_not_bound(world: Provided, path: str, name: str) -> None:
     with world.hub.writes_nothing():
         answer = await bind(world, world.other, binding("b", path, name))
-    why = f"unable to create APIBinding: no permission to bind to export {path}:{name}"
-    assert (answer.status, answer.message) == (403, f'apibindings.apis.kcp.io "b" is forbidden: {why}')
+    missing = f"the workspace {path} does not exist"
+    why = "the APIExport nosuch does not exist in the workspace root:prov" if name == "nosuch" else missing
+    message = f'apibindings.apis.kcp.io "b" is forbidden: unable to create APIBinding: {why}'
+    assert (answer.status, answer.message) == (403, message)
 
 
 async def test_a_binding_that_waits_for_its_export_keeps_no_other_from_being_bound(world: Provided) -> None:
@@ -126,7 +128,7 @@ async def test_a_binding_never_refers_to_something_else_that_cannot_be_bound(wor
         answer = await world.hub.patch(
             f"/clusters/{world.consumer}{BINDINGS}/w", {"spec": {"reference": {"export": {"name": "nosuch"}}}}
         )
-    why = "unable to update APIBinding: no permission to bind to export root:prov:nosuch"
+    why = "unable to update APIBinding: the APIExport nosuch does not exist in the workspace root:prov"
     assert (answer.status, answer.message) == (403, f'apibindings.apis.kcp.io "w" is forbidden: {why}')
     assert await still_works(world, world.consumer)
 

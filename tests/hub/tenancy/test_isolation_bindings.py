@@ -12,6 +12,7 @@ from apis_harness import widget_schema
 from hub_harness import APPLY_PATCH, MERGE_PATCH, Answer
 from platform_harness import ALICE, APIS, BOB, OPERATOR, TENANCY, PlatformHub, api_binding, platform_hub
 
+from farflung.hub.tenancy.binding_strategy import OR_MISSING
 from farflung.machinery.errors import Obj
 from farflung.store.base import ABSENT
 
@@ -97,6 +98,7 @@ async def test_a_type_binds_nothing_that_its_author_may_not_bind(neighbours: Nei
     assert answer.status == 403
     assert answer.message == (
         f'workspacetypes.tenancy.kcp.io "evil" is forbidden: no permission to bind to export {path}:bobs-api'
+        f"{OR_MISSING}"
     )
     harmless = {"metadata": {"name": "evil"}, "spec": {"extend": extend}}
     assert (await neighbours.attempt("POST", f"{TENANCY}/workspacetypes", harmless)).status == 201

@@ -168,8 +168,23 @@ def _absolute(session: PluginSession, where: str) -> WorkspaceLocation:
             raise
         groups = None
     if not groups:
-        raise CommandError(f"access to workspace {where} denied")
+        if missing := _missing_ancestor(session, where):
+            raise CommandError(f'workspace "{missing}" not found')
+        raise CommandError(f"access to workspace {where} denied: it does not exist, or you may not enter it")
     return WorkspaceLocation(location.base, where)
+
+
+def _missing_ancestor(session: PluginSession, where: str) -> str:
+    """The first workspace of a path that does not exist; empty if the user may not know."""
+    first, *names = where.split(":")
+    path = first
+    for name in names:
+        try:
+            session.connection.get(session.path(path, WORKSPACES, name))
+        except ApiFailure as failure:
+            return f"{path}:{name}" if failure.code == 404 else ""
+        path = f"{path}:{name}"
+    return ""
 
 
 def _child(session: PluginSession, name: str) -> tuple[WorkspaceLocation, str]:

@@ -35,6 +35,10 @@ API_BINDING: Final = minimal_resource(APIS_GROUP, "v1alpha1", "apibindings", "AP
 API_VERSION: Final = f"{APIS_GROUP}/v1alpha1"
 MOST_TEMPLATES: Final = 1_000  #: cached bindings of workspace types
 MOST_CONSIDERED: Final = 1_000  #: exports, for a reference without a path
+OR_MISSING: Final = (
+    ", or it does not exist: check the path and the name, or ask an administrator of that workspace for the verb bind "
+    "on its apiexports"
+)
 MOST_LISTED: Final = 10  #: exports in a message
 
 
@@ -77,16 +81,26 @@ class Binder:
         verb: str,
         what: str,
     ) -> None:
-        """Raises 403, without revealing whether the export exists.  A binding may precede its export in its own
-        workspace or in root.  All users may bind the exports that the hub creates in root."""
+        """Raises 403, which tells only administrators whether the export exists.  A binding may precede its export in
+        its own workspace or in root.  All users may bind the exports that the hub creates in root."""
         export = self._bindable(cluster, user, authorizer, reference)
         if export is not None:
             may_come_later = reference.path in ("", ROOT)
             if may_come_later or exports.exists(self._store, *export):
                 return
         plural = "apibindings" if what == "APIBinding" else "apiexportendpointslices"
-        full = f"{reference.path}:{reference.name}" if reference.path else reference.name
-        raise forbidden(APIS_GROUP, plural, name, f"unable to {verb} {what}: no permission to bind to export {full}")
+        why = self._why_not_bindable(user, reference)
+        raise forbidden(APIS_GROUP, plural, name, f"unable to {verb} {what}: {why}")
+
+    def _why_not_bindable(self, user: User, reference: ExportReference) -> str:
+        path, name = reference.path, reference.name
+        if name and (is_operator(user) or is_privileged(user)):
+            cluster = self._clusters.resolve(path) if path else None
+            if path and cluster is None:
+                return f"the workspace {path} does not exist"
+            if cluster is not None and not exports.exists(self._store, cluster, name):
+                return f"the APIExport {name} does not exist in the workspace {path}"
+        return f"no permission to bind to export {f'{path}:{name}' if path else name}{OR_MISSING}"
 
     def may_add_default_binding(
         self, cluster: str, user: User, authorizer: Authorization, reference: ExportReference

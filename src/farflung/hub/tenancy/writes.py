@@ -26,7 +26,7 @@ from farflung.hub.tenancy import initializer_views as initializing
 from farflung.hub.tenancy import placement_authors as authors
 from farflung.hub.tenancy import resource_schemas as schemas
 from farflung.hub.tenancy.api_exports import Exporter
-from farflung.hub.tenancy.binding_strategy import Binder
+from farflung.hub.tenancy.binding_strategy import OR_MISSING, Binder
 from farflung.hub.tenancy.home_workspaces import NAME as HOME
 from farflung.hub.tenancy.home_workspaces import HomeWorkspaces
 from farflung.hub.tenancy.paths import ROOT
@@ -179,7 +179,7 @@ class WorkspaceWrites:
                 call.target.cluster, call.user, call.tools.authorizer, reference
             )
             if not may_bind:
-                why = f"no permission to bind to export {reference.path}:{reference.name}"
+                why = f"no permission to bind to export {reference.path}:{reference.name}{OR_MISSING}"
                 raise forbidden(TENANCY_GROUP, "workspacetypes", write.name, why)
 
     def _check_cluster(self, write: Write) -> None:
