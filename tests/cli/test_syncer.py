@@ -9,6 +9,28 @@ import yaml
 from click.testing import CliRunner
 
 from farflung.cli.main import main
+from farflung.cli.settings import SyncerSettings
+from farflung.cli.syncer import WrongMailbox, check_target
+from farflung.syncer.manifest import identity
+from farflung.syncer.tokens import ServiceAccountToken, TokenSubject
+
+
+def token(account: str) -> ServiceAccountToken:
+    return ServiceAccountToken("…", TokenSubject("mailbox", "default", account), 0.0, 1.0)
+
+
+def test_the_name_of_another_synctarget_is_refused() -> None:
+    settings = SyncerSettings(from_kubeconfig="mailbox", name="florin", uid="u")
+    for right in (token(identity("florin", "u")), token("of-a-user"), None):
+        check_target(settings, right)
+    for wrong in (identity("guilder", "u"), identity("florin", "v")):
+        with pytest.raises(WrongMailbox) as told:
+            check_target(settings, token(wrong))
+        assert str(told.value) == (
+            f"mailbox is for the syncer {wrong}, which is not that of the SyncTarget florin with UID u; correct "
+            "--sync-target-name and --sync-target-uid, or run `farflung syncer-gen florin --syncer-kubeconfig FILE`, "
+            "which prints both"
+        )
 
 
 def test_outside_of_a_pod_the_cluster_has_to_be_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

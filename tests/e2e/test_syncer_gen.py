@@ -92,6 +92,29 @@ def test_a_kubeconfig_alone_leads_to_the_mailbox_until_it_is_revoked(operator: O
     assert "is not registered" in operator.run("syncer-revoke", *operator.florin).stderr
 
 
+def test_a_revoked_syncer_says_how_it_is_registered_again(operator: Operator) -> None:
+    file, state = str(operator.directory / "revoked.kubeconfig"), str(operator.directory / "state")
+    words = operator.run("syncer-gen", *operator.florin, "--syncer-kubeconfig", file).stderr.split()
+    operator("syncer-revoke", *operator.florin)
+    named = [
+        "--sync-target-name",
+        "florin",
+        "--sync-target-uid",
+        words[words.index("--sync-target-uid") + 1].strip("`."),
+    ]
+    sides = ["--from-kubeconfig", file, "--to-kubeconfig", str(operator.hub.kubeconfig)]
+    command = [FARFLUNG, "syncer", *sides, *named, "--state-directory", state]
+    lines = []
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as syncer:
+        assert syncer.stderr is not None
+        for line in syncer.stderr:
+            lines.append(line)
+            if "the hub refuses this syncer" in line:
+                break
+        syncer.terminate()
+    assert "which has expired or was revoked; run `farflung syncer-gen` again" in lines[-1], lines
+
+
 def test_what_is_wrong_is_one_sentence(operator: Operator) -> None:
     ended = operator.run("syncer-gen", "nobody", *operator.florin[1:])
     assert (ended.exit_code, ended.stdout) == (1, "")

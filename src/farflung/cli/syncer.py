@@ -17,7 +17,7 @@ import uvloop
 
 from farflung.apis.edge.names import SYNCER_MANAGER
 from farflung.cli.settings import KeyOptions, SyncerSettings
-from farflung.client.errors import ClientError, KubeconfigError
+from farflung.client.errors import ClientError, KubeconfigError, Unauthorized
 from farflung.client.kubeconfig import ACCOUNT, ClientConfig, in_cluster_config, load
 from farflung.client.rest import Client
 from farflung.lib import klog, outlet
@@ -30,9 +30,10 @@ from farflung.syncer.context import SyncerOptions
 from farflung.syncer.decide import Adopt
 from farflung.syncer.journal import KEY, Journal, JournalError
 from farflung.syncer.lease import WrongMailboxError, cluster_of
+from farflung.syncer.manifest import PREFIX, identity
 from farflung.syncer.syncer import Syncer
 from farflung.syncer.tokens import FILE as TOKEN
-from farflung.syncer.tokens import Copy, Report, renew_tokens, secret_writer
+from farflung.syncer.tokens import REFUSED, Copy, Report, ServiceAccountToken, renew_tokens, secret_writer, token_of
 
 JOURNAL: Final = "journal.sqlite"
 CHECK_TIMEOUT: Final = 5.0  #: seconds to check the mailbox; without an answer the syncer starts anyway
@@ -83,6 +84,7 @@ async def _running(settings: SyncerSettings, keys: KeyOptions, log: Logger) -> A
     edge_access = _edge_access(settings)
     learned = LearnedAuthorities(settings.state, Path(settings.from_kubeconfig))
     hub_access = _hub_access(settings, learned)
+    check_target(settings, token_of(await hub_access.credentials()))
     settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     journal = Journal.open(settings.state / JOURNAL, keys.file(settings.state / KEY))
     try:
@@ -92,7 +94,7 @@ async def _running(settings: SyncerSettings, keys: KeyOptions, log: Logger) -> A
             mailbox = Client(await stack.enter_async_context(hub_access.transport()), hub_access.prefix, SYNCER_MANAGER)
             if settings.from_cluster:
                 mailbox = mailbox.workspace(settings.from_cluster)
-            await _check(mailbox, settings)
+            await _check(mailbox, settings, log)
             setting = SyncerOptions(mailbox, edge, settings.name, settings.uid, _now, Adopt(settings.adopt))
             syncer = Syncer(setting, journal, env, log)
             if settings.bind_address:
@@ -124,7 +126,19 @@ def _hub_access(settings: SyncerSettings, learned: LearnedAuthorities) -> Client
     return load(settings.from_kubeconfig, context=settings.from_context, authorities=learned)
 
 
-async def _check(mailbox: Client, settings: SyncerSettings) -> None:
+def check_target(settings: SyncerSettings, token: ServiceAccountToken | None) -> None:
+    """Refuse the name of another SyncTarget: `farflung syncer-gen` named the ServiceAccount after both.  Raises
+    WrongMailbox."""
+    account = "" if token is None else token.account.name
+    if account.startswith(f"{PREFIX}-") and account != identity(settings.name, settings.uid):
+        raise WrongMailbox(
+            f"{settings.from_kubeconfig} is for the syncer {account}, which is not that of the SyncTarget "
+            f"{settings.name} with UID {settings.uid}; correct --sync-target-name and --sync-target-uid, or run "
+            f"`farflung syncer-gen {settings.name} --syncer-kubeconfig FILE`, which prints both"
+        )
+
+
+async def _check(mailbox: Client, settings: SyncerSettings, log: Logger) -> None:
     """Refuse the kubeconfig of another mailbox, if the hub answers in time.  Raises WrongMailbox."""
     try:
         async with asyncio.timeout(CHECK_TIMEOUT):
@@ -134,6 +148,8 @@ async def _check(mailbox: Client, settings: SyncerSettings) -> None:
             f"{settings.from_kubeconfig} is for {error.path}, which is not the mailbox of the SyncTarget with UID "
             f"{settings.uid}; `farflung syncer-gen {settings.name} --syncer-kubeconfig FILE` writes the right one"
         ) from None
+    except Unauthorized:  # it goes on without the hub
+        log.warning("the hub refuses this syncer", error=REFUSED)
     except (ClientError, TimeoutError):
         return
 
