@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from farflung.apis.definitions import META
 from farflung.apis.resource import Resource, Subresource
@@ -58,6 +58,18 @@ LOGGING: Final = (
 )
 
 
+#: verb → the method, and the verb in the identity of the operation
+METHODS: Final[Mapping[str, tuple[str, str]]] = {
+    "get": ("get", "read"),
+    "list": ("get", "list"),
+    "create": ("post", "create"),
+    "update": ("put", "replace"),
+    "patch": ("patch", "patch"),
+    "delete": ("delete", "delete"),
+}
+CREATED: Final = ("200", "201", "202")
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     method: str
@@ -100,7 +112,7 @@ def paths_of(resource: Resource) -> Iterator[PathOperations]:
 class OperationNames:
     """Names and paths of the operations on a resource."""
 
-    __slots__ = ("answer", "collection", "inner", "item", "kind", "outer", "resource", "root", "tag", "title")
+    __slots__ = ("collection", "inner", "item", "kind", "outer", "resource", "root", "tag", "title")
 
     def __init__(self, resource: Resource) -> None:
         self.resource = resource
@@ -117,6 +129,30 @@ class OperationNames:
         """`readCoreV1NamespacedPodStatus`"""
         scope = "Namespaced" if self.resource.namespaced else ""
         return f"{verb}{self.title}{middle}{scope}{self.resource.kind}{end}"
+
+    def operation(
+        self,
+        verb: str,
+        description: str,
+        parameters: Sequence[str] = (),
+        *,
+        middle: str = "",
+        end: str = "",
+        kind: Obj | None = None,
+        **others: Any,
+    ) -> Operation:
+        """`others`: further fields of the Operation."""
+        method, named = METHODS[verb]
+        action = "list" if verb == "list" else method
+        identity = self.identity(named, middle=middle, end=end)
+        fields: Obj = {"produces": self.produces, **others}
+        return Operation(method, action, identity, description, self.tag, kind or self.kind, parameters, **fields)
+
+    def deletion(
+        self, description: str, parameters: Sequence[str], answers: Mapping[str, str], middle: str = ""
+    ) -> Operation:
+        body: Obj = {"body": DELETE_OPTIONS, "body_required": False}
+        return self.operation("delete", description, parameters, middle=middle, answers=answers, **body)
 
     @property
     def produces(self) -> tuple[str, ...]:
@@ -146,118 +182,56 @@ def group_version_kind(group: str, version: str, kind: str) -> Obj:
 
 
 def listing(names: OperationNames, *, everywhere: bool = False) -> Operation:
-    resource = names.resource
-    anywhere = f"list{names.title}{resource.kind}ForAllNamespaces"
-    return Operation(
-        "get",
-        "list",
-        anywhere if everywhere else names.identity("list"),
-        f"list or watch objects of kind {resource.kind}",
-        names.tag,
-        names.kind,
-        LISTING,
-        produces=(*names.produces, *(one for one in STREAMS if one.partition(";")[0] in names.produces)),
+    kind = names.resource.kind
+    streams = tuple(one for one in STREAMS if one.partition(";")[0] in names.produces)
+    listed = names.operation(
+        "list", f"list or watch objects of kind {kind}", LISTING, produces=(*names.produces, *streams),
         answers={"200": names.list_definition},
-    )
+    )  # fmt: skip
+    return replace(listed, identity=f"list{names.title}{kind}ForAllNamespaces") if everywhere else listed
 
 
 def collection_operations(names: OperationNames) -> Iterator[Operation]:
-    resource = names.resource
-    if "list" in resource.verbs:
+    kind, verbs, definition = names.resource.kind, names.resource.verbs, names.resource.definition
+    if "list" in verbs:
         yield listing(names)
-    if "create" in resource.verbs:
-        yield Operation(
-            "post",
-            "post",
-            names.identity("create"),
-            f"create {article(resource.kind)}",
-            names.tag,
-            names.kind,
-            WRITING,
-            body=resource.definition,
-            produces=names.produces,
-            answers=dict.fromkeys(("200", "201", "202"), resource.definition),
-        )
-    if "deletecollection" in resource.verbs:
-        yield Operation(
-            "delete",
-            "deletecollection",
-            names.identity("delete", middle="Collection"),
-            f"delete a collection of {resource.kind}",
-            names.tag,
-            names.kind,
-            (*DELETING, *SELECTING),
-            body=DELETE_OPTIONS,
-            body_required=False,
-            produces=names.produces,
-            answers={"200": STATUS},
-        )
+    if "create" in verbs:
+        created = dict.fromkeys(CREATED, definition)
+        yield names.operation("create", f"create {article(kind)}", WRITING, body=definition, answers=created)
+    if "deletecollection" in verbs:
+        described, parameters = f"delete a collection of {kind}", (*DELETING, *SELECTING)
+        deleting = names.deletion(described, parameters, {"200": STATUS}, middle="Collection")
+        yield replace(deleting, action="deletecollection")
 
 
 def item_operations(names: OperationNames) -> Iterator[Operation]:
     resource = names.resource
-    definition, described = resource.definition, f"the specified {resource.kind}"
-    yield from changes(names, resource.verbs, definition, described)
+    yield from changes(names, resource.verbs, resource.definition, f"the specified {resource.kind}")
     if "delete" in resource.verbs:
-        yield Operation(
-            "delete",
-            "delete",
-            names.identity("delete"),
-            f"delete {article(resource.kind)}",
-            names.tag,
-            names.kind,
-            DELETING,
-            body=DELETE_OPTIONS,
-            body_required=False,
-            produces=names.produces,
-            answers={"200": STATUS, "202": STATUS},
-        )
+        yield names.deletion(f"delete {article(resource.kind)}", DELETING, {"200": STATUS, "202": STATUS})
 
 
 def changes(
     names: OperationNames, verbs: Sequence[str], definition: str, described: str, end: str = "", kind: Obj | None = None
 ) -> Iterator[Operation]:
     """Get, put and patch of an object, or of a subresource in its form."""
-    kind = kind or names.kind
-    if "get" in verbs:
-        yield Operation(
-            "get",
-            "get",
-            names.identity("read", end=end),
-            f"read {described}",
-            names.tag,
-            kind,
-            LOGGING if end == "Log" else (),
-            produces=("text/plain", *names.produces) if end == "Log" else names.produces,
-            answers={"200": TEXT if end == "Log" else definition},
+    written = {"200": definition, "201": definition}
+    if "get" in verbs and end == "Log":
+        produces = ("text/plain", *names.produces)
+        yield names.operation(
+            "get", f"read {described}", LOGGING, end=end, kind=kind, produces=produces, answers={"200": TEXT}
         )
+    elif "get" in verbs:
+        yield names.operation("get", f"read {described}", end=end, kind=kind, answers={"200": definition})
     if "update" in verbs:
-        yield Operation(
-            "put",
-            "put",
-            names.identity("replace", end=end),
-            f"replace {described}",
-            names.tag,
-            kind,
-            WRITING,
-            body=definition,
-            produces=names.produces,
-            answers={"200": definition, "201": definition},
+        yield names.operation(
+            "update", f"replace {described}", WRITING, end=end, kind=kind, body=definition, answers=written
         )
     if "patch" in verbs:
-        yield Operation(
-            "patch",
-            "patch",
-            names.identity("patch", end=end),
-            f"partially update {described}",
-            names.tag,
-            kind,
-            (*WRITING, "force"),
-            body=PATCH,
-            consumes=names.patches,
-            produces=names.produces,
-            answers={"200": definition, "201": definition},
-        )
+        yield names.operation(
+            "patch", f"partially update {described}", (*WRITING, "force"), end=end, kind=kind, body=PATCH,
+            consumes=names.patches, answers=written,
+        )  # fmt: skip
 
 
 def subresource_operations(names: OperationNames, subresource: Subresource) -> Iterator[Operation]:
@@ -271,17 +245,9 @@ def subresource_operations(names: OperationNames, subresource: Subresource) -> I
     described = f"{subresource.name} of the specified {resource.kind}"
     yield from changes(names, subresource.verbs, definition, described, end, kind)
     if "create" in subresource.verbs:
-        yield Operation(
-            "post",
-            "post",
-            names.identity("create", end=end),
-            f"create {described}",
-            names.tag,
-            kind,
-            WRITING,
-            body=definition,
-            produces=names.produces,
-            answers=dict.fromkeys(("200", "201", "202"), definition),
+        created = dict.fromkeys(CREATED, definition)
+        yield names.operation(
+            "create", f"create {described}", WRITING, end=end, kind=kind, body=definition, answers=created
         )
 
 
@@ -299,14 +265,11 @@ def subresource_definition(resource: Resource, subresource: Subresource) -> str:
     return f"{resource.definition.rpartition('.')[0]}.{subresource.kind}"
 
 
-METHODS: Final = {"create": "post", "delete": "delete", "get": "get", "patch": "patch", "update": "put"}
-
-
 def connections(names: OperationNames, subresource: Subresource) -> Iterator[Operation]:
     resource = names.resource
     end = subresource.name[:1].upper() + subresource.name[1:]
     for verb in subresource.verbs:
-        method = METHODS[verb]
+        method, _ = METHODS[verb]
         yield Operation(
             method,
             "connect",
