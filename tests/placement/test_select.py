@@ -17,7 +17,6 @@ from farflung.placement.select import (
     Selected,
     UpsyncSet,
     WorkloadSelector,
-    is_create_only,
     parse_workload_selector,
 )
 
@@ -159,7 +158,6 @@ def test_the_clauses_of_the_original_select_what_they_did() -> None:
         config_map("cm3", "default"): Selected(singleton=True),
         ObjectRef(NAMESPACES, "", "ns2"): Selected(singleton=True),
     }
-    assert is_create_only({"edge.kubestellar.io/downsync-overwrite": "false"})
 
 
 @pytest.mark.parametrize(
@@ -207,20 +205,6 @@ def test_wishes_of_all_clauses_that_fit_add_up() -> None:
     assert read.selects(config_map("c"), NOTHING, NOTHING) == Selected()
     whole = read.selects(config_map("a"), NOTHING, {"whole": "yes"})
     assert whole == Selected(create_only=True, collectors=("x", "y", "z"), whole_namespace=True)
-
-
-@pytest.mark.parametrize(
-    ("annotations", "create_only"),
-    [
-        ({}, False),
-        ({"edge.kcp.io/downsync-overwrite": "false"}, True),
-        ({"edge.kcp.io/downsync-overwrite": "true"}, False),
-        ({"edge.kcp.io/downsync-overwrite": "False"}, False),
-        ({"edge.kcp.io/downsync-overwrite": "true", "edge.kubestellar.io/downsync-overwrite": "false"}, True),
-    ],
-)
-def test_an_object_can_ask_to_be_left_alone(annotations: dict[str, str], create_only: bool) -> None:
-    assert is_create_only(annotations) is create_only
 
 
 # --- what comes back ------------------------------------------------------------------------------

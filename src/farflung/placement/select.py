@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from farflung.apis.edge.names import DOWNSYNC_OVERWRITE
 from farflung.machinery.cel.language.budget import COMPILED, MOST_WORK, STEP, OverBudget
 from farflung.machinery.cel.language.types import BOOL, DYN
 from farflung.machinery.cel.language.values import EvaluationError
@@ -33,7 +32,6 @@ from farflung.placement.names import GroupResource, ObjectRef
 MOST_ALTERNATIVES: Final = 1_000  #: clauses and selectors of a placement, all together
 _ALL: Final = ["*"]
 _NO_LABELS: Final[Labels] = {}
-_OVERWRITE: Final = (DOWNSYNC_OVERWRITE, "edge.kubestellar.io/downsync-overwrite")
 Names = frozenset[str] | None  #: None: any name
 
 
@@ -178,11 +176,6 @@ def _one_matches(selectors: tuple[LabelSelector, ...], labels: Labels) -> bool:
         if one.matches(labels):
             return True
     return False
-
-
-def is_create_only(annotations: Mapping[str, str]) -> bool:
-    """Whether an annotation of the object requests that its copies are never updated."""
-    return any(annotations.get(key) == "false" for key in _OVERWRITE)
 
 
 # --- parsing --------------------------------------------------------------------------------------

@@ -111,10 +111,6 @@ IN_PROGRESS: Final = DefinitionCondition("True", "InstanceDeletionInProgress", "
 COMPLETED: Final = DefinitionCondition("False", "InstanceDeletionCompleted", "removed all instances")
 
 
-def failed(why: str) -> DefinitionCondition:
-    return DefinitionCondition("True", "InstanceDeletionFailed", f"could not issue all deletes: {why}")
-
-
 def with_status(definition: Obj, others: Sequence[Obj], now: str) -> Obj:
     """The status a definition should have.
 

@@ -6,7 +6,7 @@ contain the cluster: two clusters with a custom kind of the same name share a pr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -81,10 +81,6 @@ class StoredKinds:
     def namespaced(self, cluster: str) -> tuple[Resource, ...]:
         """The namespaced resources of a cluster, each in its preferred version."""
         return self._builtin.namespaced + self._own(cluster).namespaced
-
-    def custom(self, cluster: str) -> Mapping[str, Resource]:
-        """A cluster's custom kinds by prefix."""
-        return self._own(cluster).by_prefix
 
     def _own(self, cluster: str) -> KindTable:
         return self._custom.get(cluster, NONE)

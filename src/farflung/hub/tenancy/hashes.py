@@ -62,11 +62,6 @@ def sync_target_key(cluster: str, sync_target: str) -> str:
     return base62(sha224(f"{cluster}:{sync_target}"))
 
 
-def placement_name(namespace_selector: str, location_selectors: str, location_workspace: str) -> str:
-    """The name of the Placement that `kubectl kcp bind compute` creates.  Location selectors are joined by commas."""
-    return "placement-" + base36(sha224(namespace_selector + location_selectors + location_workspace))[:8]
-
-
 def initializer_label(initializer: str) -> tuple[str, str]:
     """The label, with its value, of a LogicalCluster that waits for an initializer."""
     name = base62(sha224(initializer))
