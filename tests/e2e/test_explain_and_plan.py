@@ -95,7 +95,8 @@ def test_what_goes_wrong_is_a_sentence_and_exit_code_1(workspaces: HubProcess, w
     wrong = yaml.safe_dump(placement("p", {"matchExpressions": [{"key": "env", "operator": "Is"}]})).encode()
     code, output, complaint = run(kubeconfig, "plan", "-f", "-", "--workspace", web, stdin=wrong)
     assert (code, complaint) == (1, "Error: some objects cannot be planned; see the errors above\n")
-    assert output.startswith("EdgePlacement p: error: spec.locationSelectors[0].matchExpressions[0].operator: ")
+    refusal = 'EdgePlacement.edge.kcp.io "p" is invalid: spec.locationSelectors[0].matchExpressions[0].operator: '
+    assert output.startswith(f"EdgePlacement p: error: {refusal}")
     assert run(kubeconfig, "plan", "--what")[0] == 1
     assert "there is no " in run(tmp_path / "none", "explain", "placement", "p")[2]
 
