@@ -169,10 +169,10 @@ def test_a_record_that_waits_to_be_formatted_counts_with_what_the_client_chose()
     written: list[tuple[Line, int]] = []
     audit = Audit(lambda line, size: written.append((line, size)))
     for path, query in (("a", ""), ("x" * 30_000, ""), ("a", "y" * 30_000)):
-        trail = audit.begin(Request("POST", f"/api/v1/namespaces/{path}/configmaps", query, {}, b"z" * 30_000))
-        assert trail is not None
-        audit.end(trail, Response(403))
-        assert trail.request is None, "its body is no longer needed"
+        audit_record = audit.begin(Request("POST", f"/api/v1/namespaces/{path}/configmaps", query, {}, b"z" * 30_000))
+        assert audit_record is not None
+        audit.end(audit_record, Response(403))
+        assert audit_record.request is None, "its body is no longer needed"
     assert written[0][1] < 1000
     assert all(size > 30_000 for _, size in written[1:])
     assert all(line().startswith("audit ") and len(line()) < 1000 for line, _ in written)

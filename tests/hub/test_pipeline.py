@@ -30,7 +30,7 @@ def names_of(hub: LocalHub, group: str, version: str, plural: str, operation: st
 
 
 def test_the_table_of_steps_is_that_of_the_code() -> None:
-    rows = re.findall(r"^\| ([A-Z]+) \| `(\w+)` \| ", TABLE.read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| ([A-Z_]+) \| `(\w+)` \| ", TABLE.read_text(), re.MULTILINE)
     assert rows == [
         (step.stage.name, step.name)
         for step in PlatformHub(placement_problem=placement_problem).assembly.pipeline.steps

@@ -104,11 +104,11 @@ class Connection(asyncio.Protocol):
         "_closing",
         "_deadline",
         "_drained",
+        "_final_error",
         "_finished",
         "_flow",
         "_half_closed",
         "_idle",
-        "_last_words",
         "_parser",
         "_pieces",
         "_reading",
@@ -150,7 +150,7 @@ class Connection(asyncio.Protocol):
         self._awaits_turn = False  #: to write them
         self._flow = EXEMPT  #: of the request that they answer
         self._account: UnreadAccount | None = None  #: of memory that is kept for them
-        self._last_words: Response | None = None  #: the error response after all others
+        self._final_error: Response | None = None  #: the error response after all others
         self._half_closed = False  #: by the client
         self._closing = False  #: our end was sent, or the connection is closed
         self._reading = True
@@ -247,7 +247,7 @@ class Connection(asyncio.Protocol):
             self._hang_up()
         else:
             self._read_no_more()
-            self._last_words = failure(ApiError(408, "Timeout", "the request did not arrive in time"))
+            self._final_error = failure(ApiError(408, "Timeout", "the request did not arrive in time"))
             self._advance()
 
     def wind_down(self) -> None:
@@ -361,13 +361,13 @@ class Connection(asyncio.Protocol):
         """Drop requests that are not answered yet."""
         self._drop_parser()
         self._ready.clear()
-        self._last_words = None
+        self._final_error = None
 
     def _parse(self, parser: RequestParser, data: bytes | memoryview) -> None:
         try:
             parser.feed(data)
         except ApiError as refusal:
-            self._last_words = failure(refusal)
+            self._final_error = failure(refusal)
             self._drop_parser()
         else:
             incomplete = parser.incomplete
@@ -383,7 +383,7 @@ class Connection(asyncio.Protocol):
         if self._admitted is None:
             admitted = self.shared.admit(request)
             if isinstance(admitted, Response):
-                self._last_words = admitted
+                self._final_error = admitted
                 self._drop_parser()
                 return
             self._admitted, self._sender = request, admitted
@@ -398,7 +398,7 @@ class Connection(asyncio.Protocol):
 
     def refuse_body(self) -> None:
         """Called by the budget of incomplete bodies."""
-        self._last_words = failure(too_many_requests(BODIES_EXHAUSTED))
+        self._final_error = failure(too_many_requests(BODIES_EXHAUSTED))
         self._drop_parser()
         self.shared.loop.call_soon(self._advance)
 
@@ -427,7 +427,7 @@ class Connection(asyncio.Protocol):
     # Responses.
 
     def _owes_answer(self) -> bool:
-        waiting = self._ready or self._unparsed is not None or self._last_words is not None
+        waiting = self._ready or self._unparsed is not None or self._final_error is not None
         return bool(waiting) or self._answering or self.writing_paused
 
     def _continue(self) -> None:
@@ -465,8 +465,8 @@ class Connection(asyncio.Protocol):
         """All requests are answered."""
         parser = self._parser
         if parser is None or self._half_closed:
-            if self._last_words is not None:
-                response, self._last_words = self._last_words, None
+            if self._final_error is not None:
+                response, self._final_error = self._final_error, None
                 body = cast(bytes, response.body)
                 self.write(self.shared.heads.head(response, len(body), CLOSE) + body)
             self._finish()
@@ -558,7 +558,7 @@ class Connection(asyncio.Protocol):
     def _has_ended(self) -> bool:
         """Whether the client sends no more requests and all errors are sent."""
         nothing_to_read = self._parser is None or (self._half_closed and self._unparsed is None)
-        return nothing_to_read and self._last_words is None
+        return nothing_to_read and self._final_error is None
 
     def _respond(self, exchange: Exchange, response: Response) -> None:
         """The only place with a request and its response; compression would be decided here."""

@@ -26,10 +26,10 @@ from farflung.hub.auth.service_account_tokens import openid_document
 from farflung.hub.catalog.served import Kinds
 from farflung.hub.metrics import Metrics
 from farflung.hub.registry import respond
-from farflung.hub.registry.call import Call, Redefined, Tools
+from farflung.hub.registry.call import Call, CallDependencies, Redefined
 from farflung.hub.request import attributes
 from farflung.hub.request.attributes import Attributes
-from farflung.hub.request.audit import Audit, Trail
+from farflung.hub.request.audit import Audit, AuditRecord
 from farflung.hub.request.indentation import indented, is_for_people
 from farflung.hub.request.target import RequestRoute, Target
 from farflung.hub.request.turns import in_turns
@@ -63,7 +63,7 @@ class Hub:
     def __init__(
         self,
         kinds: Kinds,
-        tools: Tools,
+        tools: CallDependencies,
         authenticator: Authenticator,
         dispatcher: Dispatcher,
         audit: Audit | None = None,
@@ -84,102 +84,104 @@ class Hub:
         self.metrics.gauge("farflung_revision", "The newest durable revision.", lambda: tools.store.revision)
 
     def __call__(self, request: Request) -> Answer | Awaitable[Answer]:
-        trail = self.audit.begin(request)
+        audit_record = self.audit.begin(request)
         token = ALLOWANCE.set(TurnAllowance())
         try:
-            answer = self._dispatch(request, trail)
+            answer = self._dispatch(request, audit_record)
         except TurnOver:
-            return self._finish(request, self._dispatch_later(request, trail), trail)
+            return self._finish(request, self._dispatch_later(request, audit_record), audit_record)
         except (ApiError, Unavailable) as error:
-            return self._counted(request, refused(request, error), trail)
+            return self._counted(request, refused(request, error), audit_record)
         except BaseException:
-            self._fail(trail)
+            self._fail(audit_record)
             raise
         finally:
             ALLOWANCE.reset(token)
         if isinstance(answer, Response):
-            return self._counted(request, answer, trail)
+            return self._counted(request, answer, audit_record)
         if isinstance(answer, Stream):
-            return self._counted(request, self._guarded(request, answer), trail)
-        return self._finish(request, answer, trail)
+            return self._counted(request, self._guarded(request, answer), audit_record)
+        return self._finish(request, answer, audit_record)
 
     def admit(self, request: Request) -> str | Response:
         """The sender of a request whose body has not arrived yet, or the response that refuses the request."""
-        trail = self.audit.begin(request)
+        audit_record = self.audit.begin(request)
         token = ALLOWANCE.set(TurnAllowance())
         try:
-            user = self._admitted(request, trail)
+            user = self._admitted(request, audit_record)
         except TurnOver:  # the request is authorized when its body has arrived
             user = self._authenticator.user_of(request)
         except (ApiError, Unavailable) as error:
             response = refused(request, error)
-            self._counted(request, response, trail)
+            self._counted(request, response, audit_record)
             return response
         finally:
             ALLOWANCE.reset(token)
         return f"{user.cluster}/{user.name}"
 
-    def _admitted(self, request: Request, trail: Trail | None) -> User:
-        route, _, access, user = self._enter(request, trail)
+    def _admitted(self, request: Request, audit_record: AuditRecord | None) -> User:
+        route, _, access, user = self._enter(request, audit_record)
         self._routes.check(route.cluster, route.view, user, access)
         return user
 
-    async def _dispatch_later(self, request: Request, trail: Trail | None) -> Answer:
+    async def _dispatch_later(self, request: Request, audit_record: AuditRecord | None) -> Answer:
         """In later turns, for example because the roles of the cluster are being read."""
         await asyncio.sleep(0)
-        answer = await in_turns(lambda: self._dispatch(request, trail))
+        answer = await in_turns(lambda: self._dispatch(request, audit_record))
         return answer if isinstance(answer, Response | Stream) else await answer
 
-    async def _finish(self, request: Request, answer: Awaitable[Answer], trail: Trail | None) -> Answer:
+    async def _finish(self, request: Request, answer: Awaitable[Answer], audit_record: AuditRecord | None) -> Answer:
         try:
             while True:
                 try:
-                    return self._counted(request, self._guarded(request, await answer), trail)
+                    return self._counted(request, self._guarded(request, await answer), audit_record)
                 except Redefined:
-                    answer = self._dispatch_later(request, trail)
+                    answer = self._dispatch_later(request, audit_record)
         except (ApiError, Unavailable) as error:
-            return self._counted(request, refused(request, error), trail)
+            return self._counted(request, refused(request, error), audit_record)
         except BaseException:
-            self._fail(trail)
+            self._fail(audit_record)
             raise
 
-    def _fail(self, trail: Trail | None) -> None:
+    def _fail(self, audit_record: AuditRecord | None) -> None:
         """A bug, or the client disconnected."""
-        if trail is not None:
-            self.audit.end(trail, None)
+        if audit_record is not None:
+            self.audit.end(audit_record, None)
 
-    def _counted(self, request: Request, answer: Answer, trail: Trail | None) -> Answer:
+    def _counted(self, request: Request, answer: Answer, audit_record: AuditRecord | None) -> Answer:
         self.metrics.count(request.method, answer.status)
-        if trail is not None:
-            self.audit.end(trail, answer)
+        if audit_record is not None:
+            self.audit.end(audit_record, answer)
         if log.isEnabledFor(logging.DEBUG):
             log.debug("%s %s %s %d", request.peer, request.method, request.path, answer.status)
         return indented(answer) if isinstance(answer, Response) and is_for_people(request) else answer
 
-    def _dispatch(self, request: Request, trail: Trail | None) -> Answer | Awaitable[Answer]:
-        route, target, access, user = self._enter(request, trail)
-        if trail is not None:
-            self.audit.receive(trail)
+    def _dispatch(self, request: Request, audit_record: AuditRecord | None) -> Answer | Awaitable[Answer]:
+        route, target, access, user = self._enter(request, audit_record)
+        if audit_record is not None:
+            self.audit.receive(audit_record)
         self._routes.check(route.cluster, route.view, user, access)
-        if trail is not None:
-            trail.authorized = True
+        if audit_record is not None:
+            audit_record.authorized = True
         if target is None:
             return self._document(request, route)
-        return self._resource(request, target, access.verb, user, trail)
+        return self._resource(request, target, access.verb, user, audit_record)
 
-    def _enter(self, request: Request, trail: Trail | None) -> tuple[RequestRoute, Target | None, Attributes, User]:
+    def _enter(
+        self, request: Request, audit_record: AuditRecord | None
+    ) -> tuple[RequestRoute, Target | None, Attributes, User]:
         """Authenticate, and find the target.  Without a target the path is that of a document."""
         sender = self._authenticator.user_of(request)
-        if trail is not None:
-            trail.user = trail.by = sender
+        if audit_record is not None:
+            audit_record.user = audit_record.by = sender
         route = self._routes.route(request.path, sender)
         user = impersonated_user(sender, request.headers, self._authorizer, route.cluster)
         requested = route
         if route.view:
             route, user = self._routes.enter(route, user)
         target, access = attributes.requested(request.method, *route, request.query)
-        if trail is not None:
-            trail.user, trail.route = user, requested
+        if audit_record is not None:
+            audit_record.user, audit_record.route = user, requested
         return route, target, access, user
 
     # --- streams ----------------------------------------------------------------------------------
@@ -211,16 +213,16 @@ class Hub:
     # --- resources --------------------------------------------------------------------------------
 
     def _resource(
-        self, request: Request, target: Target, access_verb: str, user: User, trail: Trail | None
+        self, request: Request, target: Target, access_verb: str, user: User, audit_record: AuditRecord | None
     ) -> Answer | Awaitable[Answer]:
         kind = self._kinds.find(target)
         if kind is None:
             if target.view or (target.group and not self._kinds.builtin.catalog.is_builtin(target.group)):
                 return page_not_found()
             raise no_such_path()
-        call = Call(request, target, kind, user, self._tools, trail)
-        if trail is not None:
-            trail.definition = kind.resource.definition
+        call = Call(request, target, kind, user, self._tools, audit_record)
+        if audit_record is not None:
+            audit_record.definition = kind.resource.definition
         verb = "watch" if access_verb == "watch" else VERBS.get((request.method, bool(target.name)))
         return self._deprecated(call, verb) if kind.resource.deprecated else self._dispatcher.dispatch(call, verb)
 

@@ -43,7 +43,7 @@ from farflung.hub.endpoints import logs, pods, token_request
 from farflung.hub.endpoints.logs import Nodes
 from farflung.hub.endpoints.reviews import Reviews
 from farflung.hub.metrics import flow_metrics
-from farflung.hub.registry.call import Handler, StorageLimits, Tools
+from farflung.hub.registry.call import CallDependencies, Handler, StorageLimits
 from farflung.hub.registry.pipeline import STEPS, Pipeline
 from farflung.hub.registry.watch import Watches
 from farflung.hub.request.audit import Audit
@@ -173,7 +173,7 @@ class Assembly:
         flow_of = Flows(
             self.authenticator, str if self.workspaces is None else self.workspaces.tenancy.clusters.path_of
         )
-        tools = Tools(
+        tools = CallDependencies(
             store,
             self.kinds,
             clock,

@@ -75,5 +75,5 @@ async def test_nothing_is_kept_of_watches_that_ended(world: Provided) -> None:
         watch.leave()
     kept: Watches = world.hub.watches
     assert kept.count == 0
-    assert not kept._audiences
+    assert not kept._watch_groups
     assert not kept._by_scope

@@ -224,11 +224,13 @@ class Plugins:
             Step("allocate_addresses", Stage.ALLOCATE, self._allocate_addresses, of_kinds({SERVICES})),
             Step("validate_approval", Stage.VALIDATE, validate_approval, signing_request),
             Step("validate_finalize", Stage.VALIDATE, validate_finalize, of_kinds({NAMESPACES}, "finalize")),
-            Step("check_signer_rights", Stage.ADMIT, self._check_signer_rights, of_kinds({SIGNING_REQUESTS}, *CHANGES)),
+            Step(
+                "check_signer_rights", Stage.REFUSE, self._check_signer_rights, of_kinds({SIGNING_REQUESTS}, *CHANGES)
+            ),
             Step("check_pod_limits", Stage.LIMIT, check_pod_limits, of_kinds({PODS}, CREATE, "resize")),
             Step("check_claim_limits", Stage.LIMIT, check_claim_limits, of_kinds({CLAIMS}, CREATE, UPDATE)),
-            Step("check_policies", Stage.REVIEW, self._check_policies, is_reviewed, self._has_policies),
-            Step("reserve_quota", Stage.RESERVE, self._reserve_quota, has_quota, self._has_quota, is_only_counted),
+            Step("check_policies", Stage.POLICIES, self._check_policies, is_reviewed, self._has_policies),
+            Step("reserve_quota", Stage.QUOTA, self._reserve_quota, has_quota, self._has_quota, is_only_counted),
             Step("finish_definition", Stage.FINISH, finish_definition, of_kinds({DEFINITIONS}, CREATE, UPDATE)),
         )
 
@@ -288,4 +290,4 @@ class Plugins:
         except QuotaExceeded as error:
             name = limit_ranges.name_of(write.new)
             raise forbidden(call.resource.group, call.resource.plural, name, str(error)) from None
-        write.releases.append(release)
+        write.cleanups.append(release)

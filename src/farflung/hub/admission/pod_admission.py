@@ -115,7 +115,7 @@ class MachineAdmission:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        return (Step("check_machine", Stage.ADMIT, self._check_machine, of_kinds({PODS})),)
+        return (Step("check_machine", Stage.REFUSE, self._check_machine, of_kinds({PODS})),)
 
     def _check_machine(self, write: Write) -> None:
         call, new, old = write.call, write.new, write.old

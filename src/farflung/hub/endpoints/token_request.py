@@ -22,7 +22,7 @@ from farflung.hub.catalog.kinds import Shape, builtin_shape
 from farflung.hub.registry import respond
 from farflung.hub.registry.bodies import decode_object
 from farflung.hub.registry.call import Call
-from farflung.hub.registry.pipeline import Write, check_open, manager_of, set_namespace
+from farflung.hub.registry.pipeline import Write, check_not_terminating, manager_of, set_namespace
 from farflung.hub.request.negotiation import Representation
 from farflung.hub.request.options import write_options
 from farflung.machinery.codec import protobuf
@@ -59,7 +59,7 @@ async def create_token(accounts: ServiceAccountTokens, longest: int, call: Call)
     request = body.obj
     metadata, spec = request["metadata"], request["spec"]
     set_namespace(call, metadata)
-    check_open(call, call.target.name)
+    check_not_terminating(call, call.target.name)
     if spec.get("expirationSeconds") is None:
         spec["expirationSeconds"] = DEFAULT_LIFETIME
     owners = owners_of(call, request, manager_of(call, options))

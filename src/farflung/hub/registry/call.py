@@ -14,7 +14,7 @@ from farflung.hub.catalog import objects
 from farflung.hub.catalog.kinds import Kind, Shape
 from farflung.hub.catalog.served import Kinds
 from farflung.hub.request.attributes import Authorization
-from farflung.hub.request.audit import Trail
+from farflung.hub.request.audit import AuditRecord
 from farflung.hub.request.target import Query, Target, parse_query
 from farflung.hub.request.user import User, is_administrator
 from farflung.lib.worker_pool import Answer as JobAnswer
@@ -42,7 +42,7 @@ class StorageLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
+class CallDependencies:
     """The parts of the hub that every handler may use.  Time and random values come from here."""
 
     store: Store
@@ -116,8 +116,8 @@ class Call:
     target: Target
     kind: Kind
     user: User
-    tools: Tools
-    trail: Trail | None = None  #: for the audit line of a write
+    tools: CallDependencies
+    audit_record: AuditRecord | None = None  #: for the audit line of a write
     _now: str | None = None
     _beside: asyncio.Lock | None = None
 

@@ -14,7 +14,7 @@ from farflung.hub.registry.pipeline import (
     CREATE,
     GENERATED_ATTEMPTS,
     Write,
-    check_open,
+    check_not_terminating,
     generate_name,
     manager_of,
     note_name,
@@ -51,7 +51,7 @@ async def create_object(write: Write) -> Entry:
     if write.options.dry_run:
         write.roll_back()
     else:
-        write.release()
+        write.clean_up()
     return entry
 
 
@@ -66,9 +66,9 @@ async def create_prerequisites(write: Write) -> None:
 async def insert(write: Write) -> Entry:
     """Store a new object.  If a generated name is taken, another one is generated."""
     call, metadata, generated = write.call, write.new["metadata"], write.generated
-    if call.store.revision != write.seen:  # its namespace or definition may be terminating by now
+    if call.store.revision != write.checked_at:  # its namespace or definition may be terminating by now
         call.check_current()
-        check_open(call, metadata["name"])
+        check_not_terminating(call, metadata["name"])
     for _ in range(GENERATED_ATTEMPTS if generated else 1):
         key = call.key_of(metadata["name"])
         note_name(call, metadata)
@@ -80,7 +80,7 @@ async def insert(write: Write) -> Entry:
             try:
                 return await call.store.put(key, value, expect=ABSENT)
             except Conflict:
-                check_open(call, metadata["name"])
+                check_not_terminating(call, metadata["name"])
         taken = metadata["name"]
         if generated:
             del metadata["name"]

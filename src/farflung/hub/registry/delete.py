@@ -77,8 +77,8 @@ def check_options(call: Call, options: DeleteOptions) -> None:
         errors.append(not_supported("dryRun", options.dryRun, ["All"]))
     if errors:
         raise invalid(META, "DeleteOptions", "", errors)
-    if call.trail is not None and options.dryRun:
-        call.trail.dry_run = True
+    if call.audit_record is not None and options.dryRun:
+        call.audit_record.dry_run = True
 
 
 def _from_query(query: str) -> DeleteOptions:
@@ -256,7 +256,7 @@ async def remove_together(call: Call, entries: Sequence[Entry], options: DeleteO
 
 async def remove_large(call: Call, entry: Entry) -> None:
     namespace, name = objects.name_in(entry.key)
-    one = replace(call, target=call.target._replace(namespace=namespace, name=name), trail=None)
+    one = replace(call, target=call.target._replace(namespace=namespace, name=name), audit_record=None)
     try:
         await compute(one, delete)
     except ApiError as error:

@@ -21,12 +21,12 @@ from farflung.http.messages import Answer, Request, Response, Stream
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.kinds import Kind, Shape, made
 from farflung.hub.registry.bodies import media_type
-from farflung.hub.registry.call import Call, Handler, Tools, check_room
-from farflung.hub.registry.pipeline import STEPS, Stage, Write, check_open
+from farflung.hub.registry.call import Call, CallDependencies, Handler, check_room
+from farflung.hub.registry.pipeline import STEPS, Stage, Write, check_not_terminating
 from farflung.hub.registry.respond import PLAIN, presenter_of, row_weight
 from farflung.hub.request import media_types
 from farflung.hub.request.attributes import Attributes, Authorization, Decision
-from farflung.hub.request.audit import Trail
+from farflung.hub.request.audit import AuditRecord
 from farflung.hub.request.negotiation import Representation
 from farflung.hub.request.options import WriteOptions
 from farflung.hub.request.target import Target
@@ -131,7 +131,7 @@ class SentStep:
     name: str
     finishes: bool
     changes: bool
-    light: bool  #: needs only the name of the object
+    needs_name_only: bool  #: needs only the name of the object
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ class LargeRequest:
         if write is None:
             return
         if self._stored:
-            write.release()
+            write.clean_up()
         else:
             write.roll_back()
 
@@ -203,7 +203,7 @@ class LargeRequest:
         if key == call.key_of(objects.name_in(key)[1]):
             await in_turns(call.check_current)
             if expect == ABSENT:
-                check_open(call, objects.name_in(key)[1])
+                check_not_terminating(call, objects.name_in(key)[1])
             entry = await call.store.put(key, value, expect=expect)
             self._stored = True
         else:
@@ -240,20 +240,22 @@ class LargeRequest:
                 step.name,
                 step.stage >= Stage.FINISH,
                 step.stage in CHANGING,
-                step.light is not None and step.light(call.kind, operation),
+                step.needs_name_only is not None and step.needs_name_only(call.kind, operation),
             )
             for step in call.tools.pipeline.steps_of(call.kind, operation)
             if step.concerns is None or step.concerns(call)
         ]
 
     def note(self, notes: Notes) -> None:
-        trail = self._call.trail
-        if trail is not None:
-            trail.name, trail.dry_run = notes.name, notes.dry_run
+        audit_record = self._call.audit_record
+        if audit_record is not None:
+            audit_record.name, audit_record.dry_run = notes.name, notes.dry_run
 
     async def run_step(self, name: str, operation: str, sent: SentWrite) -> SentResult:
         step = self._call.tools.pipeline.step(name)
-        write = await self._current(sent, light=step.light is not None and step.light(self._call.kind, operation))
+        write = await self._current(
+            sent, needs_name_only=step.needs_name_only is not None and step.needs_name_only(self._call.kind, operation)
+        )
         prerequisites = len(write.prerequisites)
         await asyncio.sleep(0)
         error = None
@@ -266,7 +268,7 @@ class LargeRequest:
         new = orjson.dumps(write.new) if step.stage in CHANGING and error is None else None
         return SentResult(error, new, write.warnings, write.prerequisites[prerequisites:])
 
-    async def _current(self, sent: SentWrite, *, light: bool) -> Write:
+    async def _current(self, sent: SentWrite, *, needs_name_only: bool) -> Write:
         """The write as the worker has it.  Each large document is decoded in a turn of its own."""
         call, write = self._call, self._write
         if write is None or sent.attempt != self._attempt:
@@ -276,7 +278,7 @@ class LargeRequest:
             )
             self._attempt, self._new, self._old = sent.attempt, {}, None
         write.warnings = sent.warnings
-        if light:
+        if needs_name_only:
             metadata = {"name": sent.name, "namespace": call.target.namespace}
             write.new = {"metadata": metadata}
             write.old = None if sent.old is None else {"metadata": metadata}
@@ -303,7 +305,7 @@ def answer_in_worker(ask: Ask, handler: Handler, message: SentRequest) -> Answer
     hub = HubProxy(question)
     call = Call(message.request, message.target, made(message.kind), message.user, hub.tools(message))
     notes = Notes()
-    call.trail = cast(Trail, notes)
+    call.audit_record = cast(AuditRecord, notes)
     try:
         return asyncio.run(answered(handler, call))
     finally:
@@ -323,8 +325,8 @@ class HubProxy:
     def __init__(self, question: Callable[..., Any]) -> None:
         self._question = question
 
-    def tools(self, message: SentRequest) -> Tools:
-        return Tools(
+    def tools(self, message: SentRequest) -> CallDependencies:
+        return CallDependencies(
             cast(Store, self),
             cast("Kinds", KindsProxy(self._question, message)),
             lambda: message.now,
@@ -399,7 +401,7 @@ class PipelineProxy:
     check = run
 
     def _ask(self, step: SentStep, write: Write, operation: str) -> None:
-        new = None if step.light else orjson.dumps(write.new)
+        new = None if step.needs_name_only else orjson.dumps(write.new)
         sent = SentWrite(
             self._attempt,
             new if new != self._sent else None,

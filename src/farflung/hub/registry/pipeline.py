@@ -46,14 +46,14 @@ UPDATE: Final = "update"
 DELETE: Final = "delete"
 STATUS: Final = "status"
 SCALE: Final = "scale"
-#: subresource → the only part of the object that it writes
-PARTS: Final[Mapping[str, tuple[str, str]]] = {
+#: subresource → the only field of the object that it writes
+SUBRESOURCE_FIELDS: Final[Mapping[str, tuple[str, str]]] = {
     "finalize": ("spec", "finalizers"),
     "approval": ("status", "conditions"),
     "ephemeralcontainers": ("spec", "ephemeralContainers"),
     "resize": ("spec", "containers"),
 }
-CHANGES: Final = frozenset({UPDATE, STATUS, SCALE, *PARTS})  #: operations on an object that exists
+CHANGES: Final = frozenset({UPDATE, STATUS, SCALE, *SUBRESOURCE_FIELDS})  #: operations on an object that exists
 WRITES: Final = CHANGES | {CREATE}
 
 GENERATED_BASE_LIMIT: Final = 58
@@ -73,17 +73,17 @@ class Stage(IntEnum):
     METADATA = 2  #: drop or restore the metadata that only the server sets
     DEFAULT = 3  #: fill in defaults
     ESCALATE = 4  #: refuse grants that exceed the user's own rights
-    OWN = 5  #: record in managedFields the fields that the client sets
+    MANAGED_FIELDS = 5  #: record in managedFields the fields that the client sets
     INJECT = 6  #: fields that need other objects: a Pod's token volume, its priority
     PREPARE = 7  #: name, uid, generation; reset the fields that this operation may not write
     COMPLETE = 8  #: fields that only the server sets, by kind
-    COUNT = 9  #: a new generation, if more than metadata and status changed
+    GENERATION = 9  #: a new generation, if more than metadata and status changed
     ALLOCATE = 10  #: addresses and ports, released if the write fails
     VALIDATE = 11  #: report every error in one 422
-    ADMIT = 12  #: refuse valid objects, by kind
+    REFUSE = 12  #: refuse valid objects, by kind
     LIMIT = 13  #: the namespace's limit ranges
-    REVIEW = 14  #: the cluster's ValidatingAdmissionPolicies
-    RESERVE = 15  #: room in quotas, released if the write fails
+    POLICIES = 14  #: the cluster's ValidatingAdmissionPolicies
+    QUOTA = 15  #: room in quotas, released if the write fails
     FINISH = 16  #: status that depends on other objects, and objects that must exist first; never in a dry run
 
 
@@ -101,10 +101,10 @@ class Write:
     replaces: bool = False  #: a PUT: another uid in it means another object
     delete_options: Obj | None = None  #: of a deletion, as the client sent them
     generated: bool = False  #: the name is generated
-    seen: Revision = 0  #: the store's revision when the namespace was checked
+    checked_at: Revision = 0  #: the store's revision when the namespace was checked
     prerequisites: list[tuple[str, bytes]] = field(default_factory=list)  #: key and value of objects to create first
     rollbacks: list[Callable[[], None]] = field(default_factory=list)  #: called if nothing is written
-    releases: list[Callable[[], None]] = field(default_factory=list)  #: called in either case
+    cleanups: list[Callable[[], None]] = field(default_factory=list)  #: called in either case
 
     @property
     def name(self) -> str:
@@ -114,11 +114,11 @@ class Write:
     def roll_back(self) -> None:
         for undo in self.rollbacks:
             undo()
-        self.release()
+        self.clean_up()
 
-    def release(self) -> None:
-        for release in self.releases:
-            release()
+    def clean_up(self) -> None:
+        for clean_up in self.cleanups:
+            clean_up()
 
     def refuse(self, why: str) -> ApiError:
         """403 for this object."""
@@ -136,7 +136,7 @@ class Step:
     run: Run
     applies: Applies
     concerns: Callable[[Call], bool] | None = None  #: None: every request; tells it without the object
-    light: Applies | None = None  #: where it needs no more of the object than its name; None: nowhere
+    needs_name_only: Applies | None = None  #: where it needs no more of the object than its name; None: nowhere
 
 
 def on(*operations: str) -> Applies:
@@ -181,26 +181,24 @@ class Pipeline:
         return found
 
     async def run(self, write: Write, operation: str) -> None:
-        """Raises ApiError.  The caller calls `write.roll_back` or `write.release` afterwards."""
+        """Raises ApiError.  The caller calls `write.roll_back` or `write.clean_up` afterwards."""
         steps, finish = self.compiled(write.call.kind, operation)
-        for step in steps:
-            waiting = step(write)
-            if waiting is not None:
-                await waiting
+        await _run_steps(steps, write)
         if not write.options.dry_run:
-            for step in finish:
-                waiting = step(write)
-                if waiting is not None:
-                    await waiting
+            await _run_steps(finish, write)
 
     async def check(self, write: Write, operation: str) -> None:
         """The same for an operation whose steps only look at the object: a deletion, or a subresource that stores
         nothing."""
         steps, _ = self.compiled(write.call.kind, operation)
-        for step in steps:
-            waiting = step(write)
-            if waiting is not None:
-                await waiting
+        await _run_steps(steps, write)
+
+
+async def _run_steps(steps: Iterable[Run], write: Write) -> None:
+    for step in steps:
+        waiting = step(write)
+        if waiting is not None:
+            await waiting
 
 
 # --- check ----------------------------------------------------------------------------------------
@@ -214,14 +212,14 @@ def check_new(write: Write) -> None:
     deduplicate_owners(metadata, write.warnings)
     if metadata.get("resourceVersion"):
         raise bad_request("resourceVersion should not be set on objects to be created")
-    check_open(call, metadata.get("name", ""))
-    write.seen = call.store.revision
+    check_not_terminating(call, metadata.get("name", ""))
+    write.checked_at = call.store.revision
 
 
 def note_name(call: Call, metadata: Obj) -> None:
     """For the audit line of a request whose path has no name."""
-    if call.trail is not None and not call.target.name:
-        call.trail.name = metadata.get("name", "")
+    if call.audit_record is not None and not call.target.name:
+        call.audit_record.name = metadata.get("name", "")
 
 
 def set_namespace(call: Call, metadata: Obj) -> None:
@@ -258,7 +256,7 @@ def deduplicate_owners(metadata: Obj, warnings: list[str]) -> None:
         )
 
 
-def check_open(call: Call, name: str = "") -> None:
+def check_not_terminating(call: Call, name: str = "") -> None:
     """Raises an error unless the namespace exists and neither it nor the kind's definition is being deleted."""
     resource, cluster, namespace = call.resource, call.target.cluster, call.target.namespace
     if resource.namespaced:
@@ -381,11 +379,11 @@ def set_defaults(write: Write) -> None:
     write.call.kind.rules.default(write.new)
 
 
-def keep_other_parts(write: Write) -> None:
+def keep_other_fields(write: Write) -> None:
     """A subresource that writes one part leaves the rest of the object as it is."""
     new, old = write.new, write.old
     assert old is not None
-    section, part = PARTS[write.call.target.subresource]
+    section, part = SUBRESOURCE_FIELDS[write.call.target.subresource]
     wanted = new.get(section, {}).get(part)
     for name in new.keys() - old.keys():
         del new[name]
@@ -513,7 +511,7 @@ def prepare_status(write: Write) -> None:
     write.call.kind.rules.prepare_status(write.new, write.old)
 
 
-def count_generation(write: Write) -> None:
+def increment_generation(write: Write) -> None:
     assert write.old is not None
     differs = write.call.kind.rules.another_generation or differs_in_spec
     if differs(write.new, write.old):
@@ -559,7 +557,7 @@ def validate_status(write: Write) -> None:
     validate_change(write, write.call.kind.rules.validate_status(write.new, write.old))
 
 
-def validate_part(write: Write) -> None:
+def validate_field(write: Write) -> None:
     validate_change(write, write.call.kind.rules.validate(write.new))
 
 
@@ -589,9 +587,9 @@ STEPS: Final = (
         set_defaults,
         lambda kind, operation: operation in WRITES and kind.rules.default is not no_change,
     ),
-    Step("keep_other_parts", Stage.DEFAULT, keep_other_parts, on(*PARTS)),
-    Step("manage_fields", Stage.OWN, manage_fields, on(*WRITES - {SCALE})),
-    Step("manage_scale", Stage.OWN, manage_scale, on(SCALE)),
+    Step("keep_other_fields", Stage.DEFAULT, keep_other_fields, on(*SUBRESOURCE_FIELDS)),
+    Step("manage_fields", Stage.MANAGED_FIELDS, manage_fields, on(*WRITES - {SCALE})),
+    Step("manage_scale", Stage.MANAGED_FIELDS, manage_scale, on(SCALE)),
     Step("set_identity", Stage.PREPARE, set_identity, on(CREATE)),
     Step(
         "prepare_create",
@@ -612,20 +610,20 @@ STEPS: Final = (
         lambda kind, operation: operation == STATUS and kind.rules.prepare_status is not no_changes,
     ),
     Step(
-        "count_generation",
-        Stage.COUNT,
-        count_generation,
+        "increment_generation",
+        Stage.GENERATION,
+        increment_generation,
         lambda kind, operation: operation in CHANGES - {STATUS} and kind.rules.generation,
     ),
     Step("validate_create", Stage.VALIDATE, validate_create, on(CREATE)),
     Step("validate_update", Stage.VALIDATE, validate_update, on(UPDATE, SCALE)),
     Step("validate_status", Stage.VALIDATE, validate_status, on(STATUS)),
-    Step("validate_part", Stage.VALIDATE, validate_part, on("ephemeralcontainers", "resize")),
+    Step("validate_field", Stage.VALIDATE, validate_field, on("ephemeralcontainers", "resize")),
     Step(
         "warn",
-        Stage.ADMIT,
+        Stage.REFUSE,
         warn,
         lambda kind, operation: operation in WRITES and kind.rules.warnings is not no_warnings,
     ),
-    Step("check_view", Stage.ADMIT, check_view, on(CREATE), lambda call: bool(call.target.view), on(CREATE)),
+    Step("check_view", Stage.REFUSE, check_view, on(CREATE), lambda call: bool(call.target.view), on(CREATE)),
 )

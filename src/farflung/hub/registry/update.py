@@ -127,7 +127,7 @@ async def change_object(call: Call, change: ObjectChange, options: WriteOptions)
                 if options.dry_run or is_released(call, new):
                     write.roll_back()
                 else:
-                    write.release()
+                    write.clean_up()
                 return written
         raise modified(call)
     except ApiError as error:

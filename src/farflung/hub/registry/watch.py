@@ -1,6 +1,6 @@
 """watch: sends committed changes to clients.
 
-Watchers of the same objects in the same representation form an audience.  The hub encodes a change once per audience,
+Watchers of the same objects in the same representation form a watch group.  The hub encodes a change once per group,
 and sends the same bytes to all of its watchers.  A watcher first gets the current objects, or the history since its
 resourceVersion, then live changes, without gaps or repetitions.
 """
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """What the watchers of an audience have in common."""
+    """What the watchers of a watch group have in common."""
 
     prefix: str
     only: str  #: the key of the only object that can match; empty if several can
@@ -59,14 +59,14 @@ class Topic:
 
 
 class Watches:
-    """All audiences of a hub."""
+    """All watch groups of a hub."""
 
     def __init__(self, store: Store, lasting: Callable[[int], float]) -> None:
         """`lasting`: seconds that a watch stays open, of timeoutSeconds or 0."""
         self._store = store
         self._lasting = lasting
-        self._audiences: dict[Topic, Audience] = {}
-        self._by_scope: dict[str | Changed, dict[Audience, None]] = {}
+        self._watch_groups: dict[Topic, WatchGroup] = {}
+        self._by_scope: dict[str | Changed, dict[WatchGroup, None]] = {}
         self.count = 0
 
     async def open(self, call: Call) -> Stream:
@@ -76,52 +76,52 @@ class Watches:
         include = call.query.get("includeObject", "")
         resource = f"{call.resource.api_version}/{call.resource.plural}"
         topic = Topic(call.prefix, only_key(call, selection), resource, selection, representation, include)
-        audience = self._audience(topic, call)
-        watcher = WatchStream(audience, seconds=self._lasting(options.timeout or 0), bookmarks=options.bookmarks)
-        audience.join(watcher)
+        watch_group = self._watch_group(topic, call)
+        watcher = WatchStream(watch_group, seconds=self._lasting(options.timeout or 0), bookmarks=options.bookmarks)
+        watch_group.join(watcher)
         try:
-            watcher.begin_with(await self._past(audience, options, call.steady_since()))
+            watcher.begin_with(await self._past(watch_group, options, call.steady_since()))
         except ApiError as error:
-            audience.leave(watcher)
+            watch_group.leave(watcher)
             if error.code != 410:
                 raise
             watcher.fail(error)
         except BaseException:
-            audience.leave(watcher)
+            watch_group.leave(watcher)
             raise
         headers = respond.warning_headers(call)
         return Stream(watcher.start, watcher.stop, content_type=representation.stream_type, headers=headers)
 
-    def _audience(self, topic: Topic, call: Call) -> Audience:
-        audience = self._audiences.get(topic)
-        if audience is None:
-            audience = self._audiences[topic] = Audience(self, topic, call, self._store)
-            self._by_scope.setdefault(topic.scope, {})[audience] = None
-        return audience
+    def _watch_group(self, topic: Topic, call: Call) -> WatchGroup:
+        watch_group = self._watch_groups.get(topic)
+        if watch_group is None:
+            watch_group = self._watch_groups[topic] = WatchGroup(self, topic, call, self._store)
+            self._by_scope.setdefault(topic.scope, {})[watch_group] = None
+        return watch_group
 
-    def forget(self, audience: Audience) -> None:
-        del self._audiences[audience.topic]
-        beside = self._by_scope[audience.topic.scope]
-        del beside[audience]
+    def forget(self, watch_group: WatchGroup) -> None:
+        del self._watch_groups[watch_group.topic]
+        beside = self._by_scope[watch_group.topic.scope]
+        del beside[watch_group]
         if not beside:
-            del self._by_scope[audience.topic.scope]
+            del self._by_scope[watch_group.topic.scope]
 
     def end(self, changed: Iterable[Changed]) -> None:
         """End the watches of redefined resources; their clients watch again."""
         for scope in changed:
-            for audience in tuple(self._by_scope.get(scope, ())):
-                audience.end()
+            for watch_group in tuple(self._by_scope.get(scope, ())):
+                watch_group.end()
 
     def expire(self, view: str, kinds: Collection[tuple[str, str]] | None) -> None:
         """End the watches of a view in which other objects are visible now, of these kinds or of all; their clients
         list again."""
         error = expired(f"too old resource version: what is seen changed at {self._store.revision}")
-        for audience in tuple(self._by_scope.get(view, ())):
-            resource = audience.topic.selection.resource
+        for watch_group in tuple(self._by_scope.get(view, ())):
+            resource = watch_group.topic.selection.resource
             if kinds is None or (resource.group, resource.plural) in kinds:
-                audience.expire(error)
+                watch_group.expire(error)
 
-    async def _past(self, audience: Audience, options: ListRequestOptions, steady: Revision) -> Past:
+    async def _past(self, watch_group: WatchGroup, options: ListRequestOptions, steady: Revision) -> Past:
         """The events before live ones.  `steady`: the revision since which history is complete."""
         until = self._store.revision
         since = revision_of(options.resource_version or "0")
@@ -131,25 +131,25 @@ class Watches:
         if not since or initial:
             if initial is False:
                 return b""
-            end = audience.bookmark(until, INITIAL_EVENTS_END) if initial and options.bookmarks else b""
-            return audience.added(await audience.state(), end)
+            end = watch_group.bookmark(until, INITIAL_EVENTS_END) if initial and options.bookmarks else b""
+            return watch_group.added(await watch_group.state(), end)
         if since == until:
             return b""
         if since < steady:
             raise expired(f"too old resource version: {since} ({steady})")
         try:
-            changes = await self._store.changes(audience.topic.prefix, since=since, until=until)
+            changes = await self._store.changes(watch_group.topic.prefix, since=since, until=until)
         except Compacted as error:
             raise expired(f"too old resource version: {since} ({error.oldest})") from None
         except TooSlow:
             raise expired(f"too old resource version: {since} ({until})") from None
-        return audience.history(changes)
+        return watch_group.history(changes)
 
 
 Past = bytes | Pieces  #: the events before live ones
 
 
-class Audience:
+class WatchGroup:
     """The watchers of one topic."""
 
     def __init__(self, watches: Watches, topic: Topic, call: Call, store: Store) -> None:
@@ -325,15 +325,15 @@ def error_event(error: ApiError) -> bytes:
 class WatchStream:
     """One client.  Live events wait until it is started, and follow its initial events."""
 
-    __slots__ = ("_audience", "_bookmarks", "_lacks_columns", "_past", "_seconds", "_sink", "_timers", "_waiting")
+    __slots__ = ("_bookmarks", "_lacks_columns", "_past", "_seconds", "_sink", "_timers", "_waiting", "_watch_group")
 
-    def __init__(self, audience: Audience, *, seconds: float, bookmarks: bool) -> None:
-        self._audience = audience
+    def __init__(self, watch_group: WatchGroup, *, seconds: float, bookmarks: bool) -> None:
+        self._watch_group = watch_group
         self._seconds = seconds
         self._bookmarks = bookmarks
         self._past: Past = b""  #: initial events that are not written yet
         self._waiting: list[bytes] = []
-        self._lacks_columns = audience.has_columns
+        self._lacks_columns = watch_group.has_columns
         self._sink: Sink | None = None
         self._timers: list[asyncio.TimerHandle] = []
 
@@ -382,7 +382,7 @@ class WatchStream:
     def _mark(self, end: float) -> None:
         if self._sink is None:
             return
-        self._write(self._audience.bookmark(self._audience.revision))
+        self._write(self._watch_group.bookmark(self._watch_group.revision))
         loop = asyncio.get_running_loop()
         left = end - loop.time() - BOOKMARK_BEFORE_END
         if left > 0:
@@ -397,7 +397,7 @@ class WatchStream:
     def cut_off(self) -> None:
         """Abort without the last chunk, so that the client relists.  A watcher that has not started gets its initial
         events first."""
-        self._audience.leave(self)
+        self._watch_group.leave(self)
         self._seconds = 0.0
         if self._sink is not None:
             self._sink.abort()
@@ -405,7 +405,7 @@ class WatchStream:
     def expire(self, error: ApiError) -> None:
         """End with an ERROR event 410, so that the client relists.  Initial events that it may no longer see are not
         written."""
-        self._audience.leave(self)
+        self._watch_group.leave(self)
         if self._sink is None:
             self.fail(error)
         elif self._past:
@@ -417,7 +417,7 @@ class WatchStream:
 
     def end(self) -> None:
         """End the stream.  A watcher that has not started gets its initial events first."""
-        self._audience.leave(self)
+        self._watch_group.leave(self)
         self._seconds = 0.0
         if self._sink is not None:
             self._sink.close()
@@ -431,7 +431,7 @@ class WatchStream:
 
     def _with_columns(self, data: bytes) -> bytes:
         first, newline, rest = data.partition(b"\n")
-        return self._audience.with_columns(first + newline) + rest
+        return self._watch_group.with_columns(first + newline) + rest
 
     async def _computed_with_columns(self, event: ComputedPiece) -> bytes:
         try:
@@ -443,4 +443,4 @@ class WatchStream:
         for timer in self._timers:
             timer.cancel()
         self._sink = None
-        self._audience.leave(self)
+        self._watch_group.leave(self)

@@ -69,7 +69,7 @@ class LoggedBody(NamedTuple):
 NO_BODY: Final = LoggedBody(b"", "")
 
 
-class Trail:
+class AuditRecord:
     """The audit record of one request."""
 
     __slots__ = (
@@ -285,7 +285,7 @@ class Audit:
         self._as_json = as_json
         self._keeps_bodies = as_json and self._policy.has_bodies
 
-    def begin(self, request: Request) -> Trail | None:
+    def begin(self, request: Request) -> AuditRecord | None:
         """None for a request without a line."""
         if request.method in READING:
             path = request.path
@@ -294,36 +294,36 @@ class Audit:
                     break
             else:
                 return None
-        return Trail(request, self._policy)
+        return AuditRecord(request, self._policy)
 
-    def receive(self, trail: Trail) -> None:
+    def receive(self, audit_record: AuditRecord) -> None:
         """The user of a request is known."""
-        if self._as_json and self._policy.has_received and not trail.is_received:
-            trail.is_received = True
-            self._write(partial(trail.event, "RequestReceived", trail.began), trail.size)
+        if self._as_json and self._policy.has_received and not audit_record.is_received:
+            audit_record.is_received = True
+            self._write(partial(audit_record.event, "RequestReceived", audit_record.began), audit_record.size)
 
-    def end(self, trail: Trail, answer: Answer | None) -> None:
+    def end(self, audit_record: AuditRecord, answer: Answer | None) -> None:
         """`answer`: None: there is none, because of a bug or because the client disconnected."""
         ended = perf_counter()
         if answer is not None:
-            trail.code = answer.status
+            audit_record.code = answer.status
         if not self._as_json:
-            trail.request = None
-            self._write(partial(trail.text, ended), trail.size)
+            audit_record.request = None
+            self._write(partial(audit_record.text, ended), audit_record.size)
             return
         if self._keeps_bodies:
-            trail.keep_bodies(answer)
-        trail.request = None
+            audit_record.keep_bodies(answer)
+        audit_record.request = None
         if isinstance(answer, Stream):
-            self._write(partial(trail.event, "ResponseStarted", ended), trail.size)
-            answer.stop = partial(self._end_stream, trail, answer.stop)
+            self._write(partial(audit_record.event, "ResponseStarted", ended), audit_record.size)
+            answer.stop = partial(self._end_stream, audit_record, answer.stop)
         else:
             stage = "Panic" if answer is None else "ResponseComplete"
-            self._write(partial(trail.event, stage, ended), trail.size)
+            self._write(partial(audit_record.event, stage, ended), audit_record.size)
 
-    def _end_stream(self, trail: Trail, stop: Callable[[], None]) -> None:
+    def _end_stream(self, audit_record: AuditRecord, stop: Callable[[], None]) -> None:
         stop()
-        self._write(partial(trail.event, "ResponseComplete", perf_counter()), trail.size)
+        self._write(partial(audit_record.event, "ResponseComplete", perf_counter()), audit_record.size)
 
 
 def quoted(text: str) -> str:

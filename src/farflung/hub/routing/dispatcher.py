@@ -10,7 +10,7 @@ from farflung.http.messages import Answer, Response
 from farflung.hub.catalog.objects import EVERY_CLUSTER
 from farflung.hub.registry import create, delete, large_requests, patch, read, scale, update
 from farflung.hub.registry.call import Call, Handler
-from farflung.hub.registry.pipeline import PARTS
+from farflung.hub.registry.pipeline import SUBRESOURCE_FIELDS
 from farflung.hub.registry.watch import Watches
 from farflung.hub.request.attributes import Attributes, Authorization
 from farflung.hub.request.target import DEFAULT_CLUSTER, RequestRoute, split_cluster
@@ -89,9 +89,9 @@ SUBRESOURCE_VERBS: Final[Mapping[str, str]] = {
 }
 #: (subresource, verb) → its handler; they read and write the object itself
 SUBRESOURCES: Final[Mapping[tuple[str, str], Handler]] = {
-    **{(name, "get"): read.get for name in ("status", *PARTS)},
-    **{(name, "update"): update.update for name in ("status", *PARTS)},
-    **{(name, "patch"): patch.patch for name in ("status", *PARTS)},
+    **{(name, "get"): read.get for name in ("status", *SUBRESOURCE_FIELDS)},
+    **{(name, "update"): update.update for name in ("status", *SUBRESOURCE_FIELDS)},
+    **{(name, "patch"): patch.patch for name in ("status", *SUBRESOURCE_FIELDS)},
     ("scale", "get"): scale.get_scale,
     ("scale", "update"): scale.update_scale,
     ("scale", "patch"): scale.patch_scale,
