@@ -92,6 +92,7 @@ def test_what_goes_wrong_is_a_sentence_and_exit_code_1(workspaces: HubProcess, w
     nowhere = run(kubeconfig, "explain", "placement", "p", "--context", "base")
     assert (nowhere[0], nowhere[2].count("\n")) == (1, 1)
     assert "is not the URL of a workspace: select one with --workspace" in nowhere[2]
+    assert "if the hub has no workspaces (`farflung hub`), `kubectl describe` shows Events instead" in nowhere[2]
     wrong = yaml.safe_dump(placement("p", {"matchExpressions": [{"key": "env", "operator": "Is"}]})).encode()
     code, output, complaint = run(kubeconfig, "plan", "-f", "-", "--workspace", web, stdin=wrong)
     assert (code, complaint) == (1, "Error: some objects cannot be planned; see the errors above\n")

@@ -97,7 +97,7 @@ async def _connected(connection: ServerOptions) -> AsyncIterator[tuple[Client, s
         elif CLUSTERS not in f"{access.prefix}/":
             raise click.ClickException(
                 f"{access.server}{access.prefix} is not the URL of a workspace: select one with --workspace or "
-                "`kubectl ws`"
+                "`kubectl ws`; if the hub has no workspaces (`farflung hub`), `kubectl describe` shows Events instead"
             )
         yield client, access.server
 
