@@ -202,6 +202,25 @@ def test_whoever_shows_a_certificate_is_who_it_says_and_where_it_was_asked_for()
         assert credential.startswith("X509SHA256=")
 
 
+def test_a_certificate_of_a_workspace_can_be_read_by_clients_in_go() -> None:
+    """They refuse identifiers of extensions with larger numbers."""
+    found = [one.oid.dotted_string for one in signed(requested(), cluster="other").extensions]
+    assert all(int(number) < 2**28 for oid in found for number in oid.split("."))
+
+
+def test_a_certificate_of_an_earlier_version_is_still_valid_in_its_cluster_only() -> None:
+    identifier = x509.ObjectIdentifier("2.25.207364098571394867153840281764950371843")
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ann")])
+    made = (
+        x509.CertificateBuilder(name, name, ec.generate_private_key(ec.SECP256R1()).public_key(), 1)
+        .not_valid_before(NOW)
+        .not_valid_after(NOW + timedelta(hours=1))
+        .add_extension(x509.UnrecognizedExtension(identifier, b"other"), critical=False)
+        .sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
+    )
+    assert client_certificate(made.public_bytes(Encoding.DER)).user.cluster == "other"
+
+
 @pytest.mark.parametrize("request_", ["", "!", "bm90IGEgY3Ny", requested()[:-40]])
 def test_what_is_no_request_is_not_signed(request_: str) -> None:
     with pytest.raises(SigningRefused):

@@ -13,7 +13,7 @@ from cryptography.x509.oid import NameOID
 
 from farflung.http.certificates import CertificateHolder
 from farflung.http.messages import Request
-from farflung.hub.auth.certificate_requests import CLUSTER
+from farflung.hub.auth.certificate_requests import CLUSTER, FORMER_CLUSTER
 from farflung.hub.auth.credential_uses import CredentialUses
 from farflung.hub.auth.open_streams import Permission
 from farflung.hub.auth.service_account_tokens import (
@@ -271,8 +271,7 @@ def client_certificate(der: bytes) -> ClientCertificate:
 
 def cluster_of(certificate: x509.Certificate) -> str:
     """The only cluster in which a certificate is valid; empty: all clusters."""
-    try:
-        value = certificate.extensions.get_extension_for_oid(CLUSTER).value
-    except x509.ExtensionNotFound:
-        return ""
-    return value.value.decode() if isinstance(value, x509.UnrecognizedExtension) else ""
+    for one in certificate.extensions:
+        if one.oid in (CLUSTER, FORMER_CLUSTER) and isinstance(one.value, x509.UnrecognizedExtension):
+            return one.value.value.decode()
+    return ""

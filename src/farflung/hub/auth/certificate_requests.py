@@ -32,8 +32,9 @@ KUBELET_SERVING: Final = "kubernetes.io/kubelet-serving"
 NODES: Final = "system:nodes"
 NODE: Final = "system:node:"
 
-#: the extension with the name of a certificate's only cluster
-CLUSTER: Final = x509.ObjectIdentifier("2.25.207364098571394867153840281764950371843")
+#: the extension with the name of a certificate's only cluster; clients in Go cannot read larger numbers
+CLUSTER: Final = x509.ObjectIdentifier("2.25.171340613")
+FORMER_CLUSTER: Final = x509.ObjectIdentifier("2.25.207364098571394867153840281764950371843")  #: of earlier versions
 
 BEGIN: Final = b"-----BEGIN "
 
