@@ -276,11 +276,14 @@ async def asked_of(hub: AskedHub, what: str, *, by: HubClient | None = None, **r
 async def test_what_goes_nowhere_is_told_why() -> None:
     hub = await AskedHub.started()
     await hub.client.create(CONFIG_MAPS, config_map("prices", {}), "default")
-    assert (await asked_of(hub, "cm/prices"))[1:] == ["Not placed: its workspace has no EdgePlacement."]
+    assert (await asked_of(hub, "cm/prices"))[1:] == [
+        "Not placed: its workspace has no EdgePlacement.",
+        "What to do: create one that selects it; `farflung plan` shows the effect.",
+    ]
     await hub.place(placement("p", downsync=[{"resources": ["secrets"]}]))
     assert (await asked_of(hub, "cm/prices"))[1:] == [
-        "Not placed: the only EdgePlacement does not select it; "
-        "compare the spec with the labels of the object and of its Namespace."
+        "Not placed: the only EdgePlacement does not select it.",
+        "What to do: compare the spec with the labels of the object and of its Namespace.",
     ]
     await hub.place(placement("q", {}, downsync=[{"resources": ["pods"]}, {"objectNames": ["prices"]}]))
     assert (await asked_of(hub, "cm/prices"))[1:] == [
@@ -288,10 +291,14 @@ async def test_what_goes_nowhere_is_told_why() -> None:
         "Not placed: EdgePlacement q has no destination.",
         "What to do: `farflung explain placement q` explains why.",
     ]
-    assert (await asked_of(hub, "edgeplacement/p"))[-1] == (
-        "Not placed: objects of the kind edgeplacements.edge.kcp.io are never placed."
-    )
-    assert (await asked_of(hub, "sa/default"))[-1] == "Not placed: every cluster has its own."
+    assert (await asked_of(hub, "edgeplacement/p"))[-2:] == [
+        "Not placed: objects of the kind edgeplacements.edge.kcp.io are never placed.",
+        "What to do: trace one of the objects that are placed.",
+    ]
+    assert (await asked_of(hub, "sa/default"))[-2:] == [
+        "Not placed: every cluster has its own.",
+        "What to do: create an object of another name if the clusters need this one.",
+    ]
     await hub.client.patch(EDGE_PLACEMENTS, "p", {"spec": {"downsync": [{}]}})
     assert (await asked_of(hub, "cm/prices"))[1].startswith("EdgePlacement p is invalid: spec.downsync[0]: ")
     assert hub.transport.writes == []
@@ -365,7 +372,8 @@ async def test_whoever_may_not_see_mailboxes_is_told_what_is_not_known() -> None
     lines = await asked_of(hub, "cm/prices", by=hub.asked_by_somebody)
     assert lines[2:4] == ["  north / florin", "    placed      0s  slice p"]
     assert lines[4].startswith("    mailbox         unknown: mailboxes are not visible: ")
-    assert len(lines) == 7
+    assert len(lines) == 8
+    assert lines[-1] == "What to do: ask an administrator of that workspace for permission to read it."
     assert lines[-2].startswith("remark: pending work of the scheduler is unknown: you may not list the Locations")
     assert lines[-1].startswith("Partly unknown at north / florin: mailboxes are not visible: ")
     assert (await asked_of(hub, "cm/prices"))[-1] == "Under way to north / florin: no mailbox yet."

@@ -37,7 +37,13 @@ from farflung.inspect.hub import (
 )
 from farflung.inspect.placing_rights import ReviewedRights
 from farflung.inspect.results import InspectError, Result
-from farflung.inspect.trace_source import TracedPlacement, TraceSources, machine_conclusion, recorded_placements
+from farflung.inspect.trace_source import (
+    Refusal,
+    TracedPlacement,
+    TraceSources,
+    machine_conclusion,
+    recorded_placements,
+)
 from farflung.inspect.trace_steps import (
     Conclusion,
     HiddenObject,
@@ -327,17 +333,20 @@ def _counted(findings: Sequence[TracedDestination]) -> StateCounts:
 
 
 def _conclusion(
-    obj: Obj | None, refusal: str, placements: Sequence[TracedPlacement], findings: Sequence[TracedDestination]
+    obj: Obj | None,
+    refusal: Refusal | None,
+    placements: Sequence[TracedPlacement],
+    findings: Sequence[TracedDestination],
 ) -> Conclusion:
-    """`refusal`: why no placement selects the object; empty: one does."""
+    """`refusal`: why no placement selects the object; None: one does."""
     if findings:
         return trace_steps.conclude(findings)
-    if not refusal:
+    if refusal is None:
         names = ", ".join(one.name for one in placements if one.selects)
         advice = f"`farflung explain placement {names.partition(',')[0]}` explains why"
         message = f"Not placed: EdgePlacement {names} has no destination."
         return Conclusion(StepState.STUCK, message=message, advice=advice)
-    nowhere = Conclusion(StepState.STUCK, message=f"Not placed: {refusal}.")
+    nowhere = Conclusion(StepState.STUCK, message=f"Not placed: {refusal.message}.", advice=refusal.advice)
     return (machine_conclusion(obj) if obj else None) or nowhere
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -41,6 +41,13 @@ class FalseCondition(Result, frozen=True):
     message: str
     since: str
     concerns: bool = True  #: it is about the traced object
+
+
+class Refusal(NamedTuple):
+    """Why no placement selects an object, and what to do about it."""
+
+    message: str
+    advice: str
 
 
 class TracedPlacement(Result, frozen=True):
@@ -116,25 +123,31 @@ class TraceSources:
     def object(self, cluster: str) -> Obj | None:
         return self._known[cluster].object
 
-    def why_not_placed(self, cluster: str) -> str:
-        """Why the object is not placed; empty if a placement selects it."""
-        source = self._known[cluster]
+    def why_not_placed(self, cluster: str) -> Refusal | None:
+        """Why no placement selects the object; None: one does."""
+        source, resource = self._known[cluster], self._ref.resource
         found = self._imagined.get(cluster, self._ref)
-        if category(self._ref.resource) is Category.NOWHERE:
-            return f"objects of the kind {self._ref.resource} are never placed"
+        if category(resource) is Category.NOWHERE:
+            return Refusal(
+                f"objects of the kind {resource} are never placed", "trace one of the objects that are placed"
+            )
         if found is not None and found.ours:
-            return "it is a copy itself"
+            return Refusal("it is a copy itself", "trace its source, in the workspace with the EdgePlacement")
         if found is not None and found.system:
-            return "every cluster has its own"
+            return Refusal(
+                "every cluster has its own", "create an object of another name if the clusters need this one"
+            )
         if found is not None and not found.alive:
-            return "it is being deleted"
+            return Refusal("it is being deleted", "wait for its finalizers, and create it again if you need it")
         if any(True for _ in self.selecting(cluster)):
-            return ""
+            return None
         number = len(source.placements)
         if number == 0:
-            return "its workspace has no EdgePlacement"
+            return Refusal(
+                "its workspace has no EdgePlacement", "create one that selects it; `farflung plan` shows the effect"
+            )
         none = f"none of {number} EdgePlacements selects" if number > 1 else "the only EdgePlacement does not select"
-        return f"{none} it; compare the spec with the labels of the object and of its Namespace"
+        return Refusal(f"{none} it", "compare the spec with the labels of the object and of its Namespace")
 
     def changed(self, cluster: str) -> str:
         """When the object, its namespace or a placement was last changed."""

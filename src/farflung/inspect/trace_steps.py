@@ -60,7 +60,7 @@ class ReportedProblem(NamedTuple):
 
     @property
     def advice(self) -> str:
-        return ADVICE.get(self.reason, "")
+        return ADVICE.get(self.reason, "correct what the message names; the syncer tries again by itself")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ class TraceStep(Result, frozen=True):
     state: StepState
     time: str | None  #: RFC 3339; None: unknown
     message: str
-    advice: str | UnsetType = UNSET  #: what to do about a stuck step
+    advice: str | UnsetType = UNSET  #: what to do about a stuck or unknown step
 
 
 class TracedDestination(Result, frozen=True):
@@ -304,8 +304,9 @@ def _steps(subject: TracedObject, facts: ObservedDestination, now: datetime) -> 
 
 
 def _step(name: str, state: StepState, message: str, time: str = "", advice: str = "") -> TraceStep:
-    """`advice`: if it is stuck."""
-    return TraceStep(name, state, time or None, message, advice if advice and state is StepState.STUCK else UNSET)
+    """`advice`: if it is stuck or unknown."""
+    is_problem = state in (StepState.STUCK, StepState.UNKNOWN)
+    return TraceStep(name, state, time or None, message, advice if advice and is_problem else UNSET)
 
 
 def _overdue(since: str, now: datetime) -> StepState:
@@ -340,7 +341,7 @@ def _mailbox(facts: ObservedDestination, now: datetime) -> TraceStep:
     if isinstance(facts.workspace, HiddenObject):
         if not isinstance(facts.copy, HiddenObject):
             return _step("mailbox", StepState.DONE, facts.mailbox)
-        return _step("mailbox", StepState.UNKNOWN, f"mailboxes are not visible: {facts.workspace.why}")
+        return _step("mailbox", StepState.UNKNOWN, f"mailboxes are not visible: {facts.workspace.why}", "", _ASK)
     running = "is the mailbox controller running?"
     if facts.workspace is None:
         since = max((facts.slices or {}).values(), default=facts.changed)
@@ -363,7 +364,7 @@ def _mailbox(facts: ObservedDestination, now: datetime) -> TraceStep:
 def _copied(facts: ObservedDestination, now: datetime) -> TraceStep:
     copy, complaints = facts.copy, "; ".join(facts.complaints)
     if isinstance(copy, HiddenObject):
-        return _step("copied", StepState.UNKNOWN, f"the copy is not visible: {copy.why}")
+        return _step("copied", StepState.UNKNOWN, f"the copy is not visible: {copy.why}", "", _ASK)
     if copy is None:
         return _missing(facts, complaints, now)
     if not project.is_ours(copy):
@@ -374,30 +375,34 @@ def _copied(facts: ObservedDestination, now: datetime) -> TraceStep:
         return _withdrawn(facts, copy)
     version, written = f"resourceVersion {copy['metadata'].get('resourceVersion', '')}", written_to(copy)
     if complaints:
-        return _step("copied", StepState.STUCK, complaints, written)
+        return _step("copied", StepState.STUCK, complaints, written, _CORRECT)
     if facts.along:
         return _step("copied", StepState.DONE, f"copied for other objects, {version}", written)
     if facts.doubt:
-        return _step("copied", StepState.UNKNOWN, f"{version}; {facts.doubt}", written)
+        return _step("copied", StepState.UNKNOWN, f"{version}; {facts.doubt}", written, _ASK)
     if not facts.placements and facts.held:
         return _step("copied", StepState.STUCK, f"its withdrawal is held, {version}", written, facts.held)
     if not facts.placements:
         message = f"not withdrawn yet, {version}"
         return _step("copied", _overdue(facts.changed, now), message, written, _TRANSLATOR)
     if facts.desired.problem:
-        return _step("copied", StepState.STUCK, facts.desired.problem, written)
+        return _step("copied", StepState.STUCK, facts.desired.problem, written, _CORRECT)
     if facts.desired.obj is not None and project.updated(copy, facts.desired.obj) is not None:
         since = max(facts.changed, written)
         return _step("copied", _overdue(since, now), f"outdated, {version}", written, _TRANSLATOR)
     return _step("copied", StepState.DONE, f"current, {version}", written)
 
 
+_ASK: Final = "ask an administrator of that workspace for permission to read it"
+_CORRECT: Final = (
+    "correct the object, its Customizer or the EdgePlacement as the message says; it is copied again at once"
+)
 _TRANSLATOR: Final = "is the placement translator running?"
 
 
 def _missing(facts: ObservedDestination, complaints: str, now: datetime) -> TraceStep:
     if problem := complaints or facts.desired.problem:
-        return _step("copied", StepState.STUCK, problem)
+        return _step("copied", StepState.STUCK, problem, "", _CORRECT)
     since = max([facts.changed, *(facts.slices or {}).values()])
     if not facts.served:
         return _step("copied", _overdue(since, now), "the mailbox does not serve the kind", "", _TRANSLATOR)
@@ -445,7 +450,7 @@ def _at_edge(
     subject: TracedObject, facts: ObservedDestination, copy: Obj, report: EdgeReport | HiddenObject, now: datetime
 ) -> TraceStep:
     if isinstance(report, HiddenObject):
-        return _step("edge", StepState.UNKNOWN, f"the syncer's report is not visible: {report.why}")
+        return _step("edge", StepState.UNKNOWN, f"the syncer's report is not visible: {report.why}", "", _ASK)
     if report.heard is None:
         target, cluster = facts.destination.target, facts.destination.cluster
         advice = f"`farflung syncer-gen {target} --workspace {cluster}` prints its manifest"
