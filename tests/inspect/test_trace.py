@@ -375,5 +375,5 @@ async def test_whoever_may_not_see_mailboxes_is_told_what_is_not_known() -> None
     assert len(lines) == 8
     assert lines[-1] == "What to do: ask an administrator of that workspace for permission to read it."
     assert lines[-3].startswith("remark: pending work of the scheduler is unknown: you may not list the Locations")
-    assert lines[-1].startswith("Partly unknown at north / florin: mailboxes are not visible: ")
+    assert lines[-2].startswith("Partly unknown at north / florin: mailboxes are not visible: ")
     assert (await asked_of(hub, "cm/prices"))[-1] == "Under way to north / florin: no mailbox yet."
