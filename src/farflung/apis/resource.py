@@ -53,6 +53,7 @@ class Resource:
     deprecated: str = ""  #: the warning that every answer about it carries
     custom: bool = False  #: defined by a CustomResourceDefinition
     identity: str = ""  #: of its APIExport: exports of the same name do not share objects
+    is_listed: bool = True  #: in discovery
     merged_like: str = ""  #: the built-in definition by which clients merge the lists of a custom resource
     # derived from the others, because every write reads them
     api_version: str = field(init=False, repr=False, compare=False)

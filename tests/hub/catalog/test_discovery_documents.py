@@ -186,6 +186,14 @@ def test_the_root_lists_paths():
     assert paths == sorted(set(paths))
 
 
+def test_workspaces_list_the_reviews_of_kcp_and_no_others():
+    documents = Documents(Catalog(HUB), open_ended=True)
+    found = orjson.loads(answer("/apis/authentication.k8s.io/v1", documents=documents).body)
+    assert [one["name"] for one in found["resources"]] == ["tokenreviews"]
+    plain = orjson.loads(answer("/apis/authentication.k8s.io/v1").body)
+    assert [one["name"] for one in plain["resources"]] == ["selfsubjectreviews", "tokenreviews"]
+
+
 def test_a_workspace_without_workloads_does_not_show_them():
     documents = Documents(Catalog(HUB))
     assert answer("/apis/apps", documents=documents) is None

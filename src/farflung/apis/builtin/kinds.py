@@ -6,6 +6,7 @@ WORKLOADS  served where enabled: only clusters that run pods need them
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from farflung.apis import (
@@ -90,6 +91,10 @@ def in_every_workspace(resource: Resource) -> bool:
     return resource.group in HUB_GROUPS or resource.qualified in HUB_RESOURCES
 
 
-HUB: Final[tuple[Resource, ...]] = tuple(filter(in_every_workspace, EVERYTHING))
+EVERYWHERE: Final[tuple[Resource, ...]] = tuple(filter(in_every_workspace, EVERYTHING))
+#: discovery lists the reviews of kcp 0.11: its programs try to list every other kind that they find there
+HUB: Final[tuple[Resource, ...]] = tuple(
+    replace(one, is_listed=one.plural != "selfsubjectreviews") for one in EVERYWHERE
+)
 WORKLOADS: Final[tuple[Resource, ...]] = tuple(one for one in EVERYTHING if not in_every_workspace(one))
-BUILTIN: Final[tuple[Resource, ...]] = HUB + WORKLOADS
+BUILTIN: Final[tuple[Resource, ...]] = EVERYWHERE + WORKLOADS

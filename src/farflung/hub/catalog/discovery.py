@@ -6,7 +6,7 @@ A document is encoded at the first request, and cached as long as its catalogue 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import orjson
@@ -154,13 +154,17 @@ def described(catalog: Catalog, group: str) -> Obj:
 def resource_list(catalog: Catalog, group: str, version: str) -> Obj:
     """`/api/v1` or `/apis/apps/v1`"""
     items: list[Obj] = []
-    for resource in catalog.resources(group, version):
+    for resource in listed_resources(catalog, group, version):
         items.append(listed(resource))
         items += [listed_subresource(resource, one) for one in resource.subresources]
     head: Obj = {"kind": "APIResourceList"}
     if group:
         head["apiVersion"] = "v1"
     return {**head, "groupVersion": f"{group}/{version}" if group else version, "resources": items}
+
+
+def listed_resources(catalog: Catalog, group: str, version: str) -> Iterator[Resource]:
+    return (one for one in catalog.resources(group, version) if one.is_listed)
 
 
 def listed(resource: Resource) -> Obj:
@@ -208,7 +212,7 @@ def aggregated_group(catalog: Catalog, group: str) -> Obj:
     served = [
         {
             "version": version,
-            "resources": [aggregated_resource(one) for one in catalog.resources(group, version)],
+            "resources": [aggregated_resource(one) for one in listed_resources(catalog, group, version)],
             "freshness": "Current",
         }
         for version in catalog.versions(group)
