@@ -39,7 +39,7 @@ from farflung.machinery.errors import Obj
 from farflung.placement.guard import WithdrawalLimits
 from farflung.placement.index import CopyKey
 from farflung.placement.names import GroupResource, ObjectRef, PlacementKey
-from farflung.placement.project import projected
+from farflung.placement.project import make_copy
 from farflung.placement.state import PlacementState
 from farflung.placement.types import (
     CopyDestination,
@@ -239,7 +239,7 @@ def copy_at(number: int, version: int) -> ObservedObject:
     """In a mailbox, with a status."""
     made = deployment("nginx:1")
     made["metadata"]["namespace"] = SPACE
-    copy = projected(made, placements=[f"{CLUSTER}|p"])
+    copy = make_copy(made, placements=[f"{CLUSTER}|p"])
     time_of = {"manager": "farflung-syncer", "operation": "Update", "subresource": "status", "time": STARTED}
     copy["metadata"]["managedFields"] = [time_of]
     return seen(REF, {**copy, "status": status(number)}, version)

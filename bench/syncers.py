@@ -32,7 +32,7 @@ from farflung.client.rest import Client
 from farflung.client.transport import HttpTransport, OutgoingRequest, Reply
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
-from farflung.runtime.reflector import Environment
+from farflung.runtime.environment import Environment
 from farflung.syncer.journal import Journal
 from farflung.syncer.syncer import Syncer, SyncerOptions, is_idle
 

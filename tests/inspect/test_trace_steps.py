@@ -25,7 +25,7 @@ from farflung.inspect.trace_steps import (
 )
 from farflung.machinery.errors import Obj
 from farflung.placement.names import GroupResource, ObjectRef
-from farflung.placement.project import Desired, projected
+from farflung.placement.project import Desired, make_copy
 from farflung.placement.types import CopyDestination
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -39,7 +39,7 @@ DAY, HOUR, MINUTES, RECENT, LATELY = (
 REF = ObjectRef(GroupResource("apps", "deployments"), "shop", "web")
 SUBJECT = TracedObject(REF)
 PLACE = CopyDestination("imw", "north", "florin")
-WANTED = projected(
+WANTED = make_copy(
     {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 3}}
 )
 CONFLICT = "the mailbox has such an object that no placement created; it is not changed"

@@ -22,11 +22,11 @@ from farflung.client.rest import Client
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.machines.controller import GlobalScheduler, GlobalSchedulerSetting
+from farflung.runtime.environment import Environment
 from farflung.runtime.exports import find_view
 from farflung.runtime.informer import SharedInformers
 from farflung.runtime.leader import Candidate, LeaseRef, Terms
 from farflung.runtime.recorder import Recorder
-from farflung.runtime.reflector import Environment
 from machines import CATALOGUE, Machines, machines
 
 TERMS = Terms(lasting=10.0, deadline=6.0, pause=0.5, renewal=2.0)  # of seconds that pass sooner

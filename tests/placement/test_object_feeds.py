@@ -16,9 +16,9 @@ from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.placement.feeds import ObjectFeeds
 from farflung.placement.names import GroupResource, ObjectRef, WatchedCollection
+from farflung.runtime.environment import Environment
 from farflung.runtime.informer import SharedInformers
 from farflung.runtime.rebuilder import Rebuilder
-from farflung.runtime.reflector import Environment
 
 MAPS = WatchedCollection(GroupResource("", "configmaps"), "v1")
 PATIENCE = 60.0

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from farflung.apis.edge.names import DOWNSYNC_OVERWRITE, PROJECTED, PROJECTION
 from farflung.apis.names import LAST_APPLIED
 from farflung.machinery.errors import Obj
-from farflung.placement.project import is_ours, projected, stripped, updated
+from farflung.placement.project import is_ours, make_copy, strip, update_of
 from farflung.placement.types import projection_of
 
 PASSWORD = "aHVudGVyMg=="
@@ -65,7 +65,7 @@ def test_what_belongs_to_the_source_server_stays_there() -> None:
         generateName="a-",
         clusterName="c",
     )
-    assert stripped({**source, "status": {"replicas": 1}}) == deployment(
+    assert strip({**source, "status": {"replicas": 1}}) == deployment(
         namespace="shop",
         labels={"app": "web"},
         annotations={
@@ -78,12 +78,12 @@ def test_what_belongs_to_the_source_server_stays_there() -> None:
 
 
 def test_maps_of_which_nothing_is_left_are_left_out() -> None:
-    assert stripped(config_map(labels=None, annotations={"kcp.io/cluster": "c"}))["metadata"] == {"name": "a"}
+    assert strip(config_map(labels=None, annotations={"kcp.io/cluster": "c"}))["metadata"] == {"name": "a"}
 
 
 def test_a_copy_is_marked_and_says_what_was_put_in() -> None:
     obj = deployment(labels={"b": "1", "a": "2"}, annotations={"note": "n"})
-    made = projected(obj, placements=["ws2", "ws1"])
+    made = make_copy(obj, placements=["ws2", "ws1"])
     assert is_ours(made)
     assert not is_ours(obj)
     assert made["metadata"]["labels"] == {"a": "2", "b": "1", PROJECTED: "yes"}
@@ -97,15 +97,15 @@ def test_a_copy_is_marked_and_says_what_was_put_in() -> None:
 
 def test_the_projection_of_a_secret_has_no_hash() -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "data": {"password": PASSWORD}}
-    marks = projected(secret)["metadata"]
-    other = projected({**secret, "data": {"password": "czM="}})["metadata"]
+    marks = make_copy(secret)["metadata"]
+    other = make_copy({**secret, "data": {"password": "czM="}})["metadata"]
     assert marks == other
     assert projection_of({"metadata": marks}).hash == ""
 
 
 def test_text_in_a_secret_is_encoded_as_the_server_would() -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "stringData": {"password": "hunter2"}}
-    made = projected({**secret, "data": {"password": "x", "b": "Yg=="}})
+    made = make_copy({**secret, "data": {"password": "x", "b": "Yg=="}})
     assert made["data"] == {"password": PASSWORD, "b": "Yg=="}
     assert "stringData" not in made
 
@@ -114,31 +114,31 @@ def test_text_in_a_secret_is_encoded_as_the_server_would() -> None:
     "annotations", [{DOWNSYNC_OVERWRITE: "false"}, {"edge.kubestellar.io/downsync-overwrite": "false"}]
 )
 def test_a_source_can_say_itself_that_its_copies_are_left_alone(annotations: Obj) -> None:
-    there = stored(projected(config_map({"a": "1"})))
-    wanted = projected(config_map({"a": "2"}, annotations=annotations))
-    put = updated(there, wanted)
+    there = stored(make_copy(config_map({"a": "1"})))
+    wanted = make_copy(config_map({"a": "2"}, annotations=annotations))
+    put = update_of(there, wanted)
     assert put is not None
     assert put["data"] == {"a": "1"}
-    assert updated(put, wanted) is None
+    assert update_of(put, wanted) is None
 
 
 # --- from the one to the other --------------------------------------------------------------------
 
 
 def test_what_is_as_it_is_wanted_is_not_written() -> None:
-    wanted = projected(deployment(labels={"a": "1"}))
+    wanted = make_copy(deployment(labels={"a": "1"}))
     there = stored(wanted, managedFields=[{}], finalizers=["theirs"])
-    assert updated(there, wanted) is None
+    assert update_of(there, wanted) is None
 
 
 def test_a_write_keeps_what_is_not_ours() -> None:
-    before = projected(deployment(labels={"a": "1", "b": "2"}, annotations={"x": "1"}))
+    before = make_copy(deployment(labels={"a": "1", "b": "2"}, annotations={"x": "1"}))
     there = stored(before, 7, managedFields=[{}], finalizers=["theirs"], ownerReferences=[{"uid": "o"}])
     there["metadata"]["labels"]["theirs"] = "l"
     there["metadata"]["annotations"]["kcp.io/cluster"] = "mailbox"
     there["status"] = {"replicas": 1}
-    wanted = projected(deployment(2, labels={"a": "3"}))
-    put = updated(there, wanted)
+    wanted = make_copy(deployment(2, labels={"a": "3"}))
+    put = update_of(there, wanted)
     assert put is not None
     assert put["spec"] == wanted["spec"]
     assert put["status"] == {"replicas": 1}
@@ -155,31 +155,31 @@ def test_a_write_keeps_what_is_not_ours() -> None:
 
 
 def test_sections_that_the_source_lost_are_removed_from_the_copy() -> None:
-    there = stored(projected({**deployment(), "extra": [1]}))
-    put = updated(there, projected(deployment()))
+    there = stored(make_copy({**deployment(), "extra": [1]}))
+    put = update_of(there, make_copy(deployment()))
     assert put is not None
     assert "extra" not in put
 
 
 def test_what_the_server_added_by_default_is_no_difference() -> None:
-    wanted = projected(deployment())
+    wanted = make_copy(deployment())
     there = stored(wanted)
     there["spec"]["strategy"] = {"type": "RollingUpdate"}
     there["spec"]["template"]["spec"]["containers"][0]["imagePullPolicy"] = "Always"
     there["extra"] = {}
-    assert updated(there, wanted) is None
+    assert update_of(there, wanted) is None
 
 
 def test_what_the_server_dropped_because_it_is_empty_is_no_difference() -> None:
     obj = deployment()
-    wanted = projected({**obj, "spec": {**obj["spec"], "selector": None, "volumes": [], "affinity": {}}})
-    assert updated(stored({**wanted, "spec": obj["spec"]}), wanted) is None
+    wanted = make_copy({**obj, "spec": {**obj["spec"], "selector": None, "volumes": [], "affinity": {}}})
+    assert update_of(stored({**wanted, "spec": obj["spec"]}), wanted) is None
 
 
 def test_a_default_in_the_place_of_null_is_no_difference() -> None:
     obj = deployment()
-    wanted = projected({**obj, "spec": {**obj["spec"], "paused": None}})
-    assert updated(stored({**wanted, "spec": {**obj["spec"], "paused": False}}), wanted) is None
+    wanted = make_copy({**obj, "spec": {**obj["spec"], "paused": None}})
+    assert update_of(stored({**wanted, "spec": {**obj["spec"], "paused": False}}), wanted) is None
 
 
 @pytest.mark.parametrize(
@@ -194,10 +194,10 @@ def test_a_default_in_the_place_of_null_is_no_difference() -> None:
     ],
 )
 def test_a_copy_edited_by_hand_is_restored(edit: Obj) -> None:
-    wanted = projected(deployment())
+    wanted = make_copy(deployment())
     there = stored(wanted)
     there["spec"] |= edit
-    put = updated(there, wanted)
+    put = update_of(there, wanted)
     assert put is not None
     assert put["spec"] == wanted["spec"]
 
@@ -208,21 +208,21 @@ def test_a_copy_edited_by_hand_is_restored(edit: Obj) -> None:
 )
 @pytest.mark.parametrize("kind", ["ConfigMap", "Secret"])
 def test_what_was_added_to_data_by_hand_is_taken_out(kind: str, edit: Obj) -> None:
-    wanted = projected({**config_map({"a": "1"}), "kind": kind})
-    put = updated({**stored(wanted), **edit}, wanted)
+    wanted = make_copy({**config_map({"a": "1"}), "kind": kind})
+    put = update_of({**stored(wanted), **edit}, wanted)
     assert put is not None
     assert {**put, "metadata": {}} == {**wanted, "metadata": {}}
 
 
 def test_the_type_that_the_server_gave_a_secret_is_no_difference() -> None:
-    wanted = projected({**config_map({"a": "MQ=="}), "kind": "Secret"})
-    assert updated({**stored(wanted), "type": "Opaque"}, wanted) is None
+    wanted = make_copy({**config_map({"a": "MQ=="}), "kind": "Secret"})
+    assert update_of({**stored(wanted), "type": "Opaque"}, wanted) is None
 
 
 def test_other_sources_of_the_same_content_are_written_down() -> None:
-    there = stored(projected(config_map(), placements=["ws1"]))
-    wanted = projected(config_map(), placements=["ws1", "ws2"])
-    put = updated(there, wanted)
+    there = stored(make_copy(config_map(), placements=["ws1"]))
+    wanted = make_copy(config_map(), placements=["ws1", "ws2"])
+    put = update_of(there, wanted)
     assert put is not None
     assert projection_of(put).placements == ("ws1", "ws2")
 
@@ -231,11 +231,11 @@ def test_other_sources_of_the_same_content_are_written_down() -> None:
     "said", ["", "null", "[]", '{"labels":[1]}', '{"labels":"a"}', '{"x":' + "[" * 5000 + "]" * 5000 + "}", "\udc80"]
 )
 def test_a_copy_that_says_nonsense_of_itself_is_written_anew(said: str) -> None:
-    wanted = projected(deployment(labels={"a": "1"}))
+    wanted = make_copy(deployment(labels={"a": "1"}))
     there = stored(wanted)
     there["metadata"]["annotations"][PROJECTION] = said
     there["metadata"]["labels"]["b"] = "whose?"
-    put = updated(there, wanted)
+    put = update_of(there, wanted)
     assert put is not None
     assert put["metadata"]["annotations"] == wanted["metadata"]["annotations"]
     assert put["metadata"]["labels"]["b"] == "whose?"
@@ -248,25 +248,25 @@ def test_what_differs_far_below_is_seen() -> None:
             spec = {"x": [spec], "y": [1]}
         return {"apiVersion": "example.org/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": spec}
 
-    wanted = projected(nested({"a": 1}))
+    wanted = make_copy(nested({"a": 1}))
     ends: list[tuple[Obj, bool]] = [({"a": 1}, True), ({"a": 1, "b": 2}, True), ({"a": 2}, False), ({}, False)]
     for end, same in [*ends, ({"a": [1]}, False)]:
         there = stored({**wanted, "spec": nested(end)["spec"]})
-        assert (updated(there, wanted) is None) == same
+        assert (update_of(there, wanted) is None) == same
 
 
 # --- create only ----------------------------------------------------------------------------------
 
 
 def test_a_copy_that_is_left_alone_is_not_written_again() -> None:
-    there = stored(projected(deployment(labels={"a": "1"}), create_only=True))
+    there = stored(make_copy(deployment(labels={"a": "1"}), create_only=True))
     there["spec"]["replicas"] = 9
-    assert updated(there, projected(deployment(5, labels={"b": "1"}), create_only=True)) is None
+    assert update_of(there, make_copy(deployment(5, labels={"b": "1"}), create_only=True)) is None
 
 
 def test_a_copy_that_is_to_be_left_alone_from_now_on_gets_only_the_mark() -> None:
-    there = stored(projected(deployment(labels={"a": "1"})), 3, managedFields=[{}])
-    put = updated(there, projected(deployment(5), create_only=True))
+    there = stored(make_copy(deployment(labels={"a": "1"})), 3, managedFields=[{}])
+    put = update_of(there, make_copy(deployment(5), create_only=True))
     assert put is not None
     assert put["metadata"]["annotations"] == {**there["metadata"]["annotations"], DOWNSYNC_OVERWRITE: "false"}
     assert put["metadata"]["labels"] == there["metadata"]["labels"]
@@ -274,9 +274,9 @@ def test_a_copy_that_is_to_be_left_alone_from_now_on_gets_only_the_mark() -> Non
 
 
 def test_a_copy_that_is_no_longer_left_alone_catches_up() -> None:
-    left = stored(projected(deployment(labels={"a": "1"}), create_only=True))
-    wanted = projected(deployment(5, labels={"b": "1"}))
-    put = updated(left, wanted)
+    left = stored(make_copy(deployment(labels={"a": "1"}), create_only=True))
+    wanted = make_copy(deployment(5, labels={"b": "1"}))
+    put = update_of(left, wanted)
     assert put is not None
     assert put["spec"] == wanted["spec"]
     assert put["metadata"]["labels"] == wanted["metadata"]["labels"]
@@ -284,12 +284,12 @@ def test_a_copy_that_is_no_longer_left_alone_catches_up() -> None:
 
 
 def test_the_mark_alone_is_taken_away_if_nothing_else_differs() -> None:
-    left = stored(projected(deployment(), create_only=True))
-    wanted = projected(deployment())
-    put = updated(left, wanted)
+    left = stored(make_copy(deployment(), create_only=True))
+    wanted = make_copy(deployment())
+    put = update_of(left, wanted)
     assert put is not None
     assert DOWNSYNC_OVERWRITE not in put["metadata"]["annotations"]
-    assert updated(put, wanted) is None
+    assert update_of(put, wanted) is None
 
 
 # --- histories ------------------------------------------------------------------------------------
@@ -347,8 +347,8 @@ def test_a_copy_follows_its_source_and_keeps_fields_of_other_writers(
     ours = {"labels": labels, "annotations": annotations}
     others: dict[str, Obj] = {"labels": {}, "annotations": {}}
     source = {**head, "metadata": {"name": "a", **ours}, **sections}
-    there = on_server(stored(projected(stripped(source))), literal)
-    assert updated(there, projected(stripped(source))) is None
+    there = on_server(stored(make_copy(strip(source))), literal)
+    assert update_of(there, make_copy(strip(source))) is None
     for what, first, second, content in steps:
         entries = {"labels": first, "annotations": second}
         if what == "source":
@@ -366,13 +366,13 @@ def test_a_copy_follows_its_source_and_keeps_fields_of_other_writers(
                 others[field] |= {key: value for key, value in said.items() if key not in ours[field]}
         else:
             there |= copy.deepcopy(content)
-        aim = projected(stripped(copy.deepcopy(source)))  # as a translator would that has just started
-        put = updated(there, aim)
+        aim = make_copy(strip(copy.deepcopy(source)))  # as a translator would that has just started
+        put = update_of(there, aim)
         if put is not None:
             assert put["metadata"]["resourceVersion"] == there["metadata"]["resourceVersion"]
             there = on_server(put, literal)
             assert {**put, "metadata": {}} == {**aim, "metadata": {}}
-        assert updated(there, aim) is None
+        assert update_of(there, aim) is None
         assert all(holds(there.get(name), section) for name, section in aim.items() if name != "metadata")
         for field in ("labels", "annotations"):
             assert there["metadata"][field] == others[field] | aim["metadata"][field]
@@ -383,7 +383,7 @@ def test_stripping_twice_changes_nothing(kind: tuple[str, str], labels: Obj, ann
     metadata = {"name": "a", "labels": labels, "annotations": annotations | {"kcp.io/cluster": "x"}, "uid": "u"}
     source = {"apiVersion": kind[0], "kind": kind[1], "metadata": metadata, **sections}
     before = copy.deepcopy(source)
-    once = stripped(source)
+    once = strip(source)
     assert source == before
-    assert stripped(once) == once
-    assert stripped(stored(projected(once))) == once
+    assert strip(once) == once
+    assert strip(stored(make_copy(once))) == once

@@ -8,7 +8,7 @@ import pytest
 from hub_harness import SERVICES, LocalHub
 
 from farflung.machinery.errors import Obj
-from farflung.placement.project import projected, stripped, updated
+from farflung.placement.project import make_copy, strip, update_of
 
 UID = "batch.kubernetes.io/controller-uid"
 GENERATED = {UID: "u1", "batch.kubernetes.io/job-name": "a", "controller-uid": "u1", "job-name": "a"}
@@ -39,23 +39,23 @@ def service(owned: Obj, **spec: Any) -> Obj:
 
 
 def test_addresses_that_a_server_chose_do_not_travel() -> None:
-    assert stripped(service({"f:type": {}}, type="LoadBalancer", **ASSIGNED))["spec"] == {"type": "LoadBalancer"}
+    assert strip(service({"f:type": {}}, type="LoadBalancer", **ASSIGNED))["spec"] == {"type": "LoadBalancer"}
 
 
 @pytest.mark.parametrize("field", ["ipFamilies", "ipFamilyPolicy", "healthCheckNodePort"])
 def test_what_a_user_fixed_travels(field: str) -> None:
-    assert stripped(service({f"f:{field}": {}}, **ASSIGNED))["spec"] == {field: ASSIGNED[field]}
+    assert strip(service({f"f:{field}": {}}, **ASSIGNED))["spec"] == {field: ASSIGNED[field]}
 
 
 def test_an_address_that_a_user_fixed_travels_in_both_of_its_forms() -> None:
     wanted = {"clusterIP": "10.0.0.7", "clusterIPs": ["10.0.0.7"]}
     spec = {**ASSIGNED, "clusterIPs": ["10.0.0.7", "fd00::7"]}
-    assert stripped(service({"f:clusterIP": {}}, **spec))["spec"] == wanted
+    assert strip(service({"f:clusterIP": {}}, **spec))["spec"] == wanted
 
 
 def test_a_headless_service_stays_headless() -> None:
     spec = {"clusterIP": "None", "clusterIPs": ["None"]}
-    assert stripped(service({"f:type": {}}, **spec, ipFamilies=["IPv4"]))["spec"] == spec
+    assert strip(service({"f:type": {}}, **spec, ipFamilies=["IPv4"]))["spec"] == spec
 
 
 @pytest.mark.parametrize(
@@ -70,17 +70,17 @@ def test_a_headless_service_stays_headless() -> None:
 )
 def test_a_node_port_is_copied_if_a_manager_owns_it(owned: Obj, travels: bool) -> None:
     port = {"port": 80, "protocol": "TCP", "nodePort": 30080}
-    found = stripped(service(owned, ports=[port]))["spec"]["ports"]
+    found = strip(service(owned, ports=[port]))["spec"]["ports"]
     assert found == [port if travels else {"port": 80, "protocol": "TCP"}]
 
 
 def test_a_service_without_field_owners_is_copied_unchanged() -> None:
-    assert stripped(obj("Service", spec=ASSIGNED))["spec"] == ASSIGNED
+    assert strip(obj("Service", spec=ASSIGNED))["spec"] == ASSIGNED
 
 
 def test_another_kind_of_the_same_name_is_let_alone() -> None:
     knative = service({"f:x": {}}, **ASSIGNED) | {"apiVersion": "serving.knative.dev/v1"}
-    assert stripped(knative)["spec"] == ASSIGNED
+    assert strip(knative)["spec"] == ASSIGNED
 
 
 async def test_a_server_notes_what_was_asked_for_and_not_what_it_chose() -> None:
@@ -88,7 +88,7 @@ async def test_a_server_notes_what_was_asked_for_and_not_what_it_chose() -> None
     ports = [{"name": "fixed", "port": 80, "nodePort": 30080}, {"name": "free", "port": 81}]
     answer = await hub.request("POST", SERVICES, obj("Service", spec={"type": "NodePort", "ports": ports}))
     assert answer.json["spec"]["ports"][1]["nodePort"]
-    spec = stripped(answer.json)["spec"]
+    spec = strip(answer.json)["spec"]
     assert [port.get("nodePort") for port in spec["ports"]] == [30080, None]
     assert not spec.keys() & ASSIGNED.keys()
 
@@ -103,23 +103,23 @@ def job(uid: str = "u1", labels: Obj | None = None, metadata: Obj | None = None,
 
 
 def test_a_job_travels_without_its_generated_selector_and_labels() -> None:
-    found = stripped(job(metadata={"labels": {**GENERATED, "mine": "1"}}))
+    found = strip(job(metadata={"labels": {**GENERATED, "mine": "1"}}))
     assert found["metadata"] == {"name": "a", "labels": {"mine": "1"}}
     assert found["spec"] == {"template": {"metadata": {"labels": {"app": "x"}}, "spec": {"x": 1}}}
-    assert stripped(job(labels=GENERATED))["spec"] == {"template": {"metadata": {}, "spec": {"x": 1}}}
+    assert strip(job(labels=GENERATED))["spec"] == {"template": {"metadata": {}, "spec": {"x": 1}}}
 
 
 def test_a_selector_that_a_user_wrote_travels() -> None:
     source = job(labels={"job-name": "mine"}, manualSelector=True)
-    assert stripped(source) == source
+    assert strip(source) == source
 
 
 def test_the_selector_and_the_labels_of_a_copy_stay() -> None:
-    there = projected(stripped(job()))
+    there = make_copy(strip(job()))
     there["spec"] = job("u2", {"app": "x", UID: "u2", "job-name": "a"})["spec"]
-    wanted = projected(stripped(job()))
-    assert updated(there, wanted) is None
-    put = updated(there, projected(stripped(job(parallelism=2))))
+    wanted = make_copy(strip(job()))
+    assert update_of(there, wanted) is None
+    put = update_of(there, make_copy(strip(job(parallelism=2))))
     assert put is not None
     assert put["spec"] == {**there["spec"], "parallelism": 2}
 
@@ -145,22 +145,22 @@ def pod(suffix: str = "", **spec: Any) -> Obj:
 
 
 def test_a_pod_travels_without_its_node_and_the_injected_token() -> None:
-    assert stripped(pod("x2b4z", nodeName="n")) == pod()
+    assert strip(pod("x2b4z", nodeName="n")) == pod()
     bare = pod("x2b4z")
     bare["spec"]["volumes"].pop(0)
-    assert "volumes" not in stripped(bare)["spec"]
+    assert "volumes" not in strip(bare)["spec"]
 
 
 def test_a_volume_that_is_merely_called_so_travels() -> None:
     source = obj("Pod", spec={"volumes": [{"name": "kube-api-access-x2b4z", "emptyDir": {}}]})
-    assert stripped(source) == source
+    assert strip(source) == source
 
 
 def test_the_node_and_the_token_of_a_copy_stay() -> None:
-    wanted = projected(pod())
+    wanted = make_copy(pod())
     there = {**wanted, "spec": pod("aaaaa", nodeName="n")["spec"]}
-    assert updated(there, wanted) is None
-    put = updated(there, projected(pod(activeDeadlineSeconds=5)))
+    assert update_of(there, wanted) is None
+    put = update_of(there, make_copy(pod(activeDeadlineSeconds=5)))
     assert put is not None
     assert put["spec"] == pod("aaaaa", nodeName="n", activeDeadlineSeconds=5)["spec"]
 
@@ -171,20 +171,20 @@ def test_the_node_and_the_token_of_a_copy_stay() -> None:
 def test_of_a_namespace_only_labels_and_annotations_travel() -> None:
     labels = {"kubernetes.io/metadata.name": "a", "env": "prod"}
     source = obj("Namespace", metadata={"labels": labels}, spec={"finalizers": ["kubernetes"]}, status={"phase": "x"})
-    assert stripped(source) == obj("Namespace", metadata={"labels": {"env": "prod"}})
-    there = projected(stripped(source)) | {"spec": {"finalizers": ["kubernetes"]}}
-    put = updated(there, projected(obj("Namespace")))
+    assert strip(source) == obj("Namespace", metadata={"labels": {"env": "prod"}})
+    there = make_copy(strip(source)) | {"spec": {"finalizers": ["kubernetes"]}}
+    put = update_of(there, make_copy(obj("Namespace")))
     assert put is not None
     assert put["spec"] == there["spec"]
 
 
 def test_the_secrets_of_an_account_stay_where_they_are() -> None:
     source = obj("ServiceAccount", secrets=[{"name": "token-1"}], imagePullSecrets=[{"name": "r"}])
-    bare = stripped(source)
+    bare = strip(source)
     assert bare == obj("ServiceAccount", imagePullSecrets=[{"name": "r"}])
-    there = projected(bare) | {"secrets": [{"name": "token-2"}]}
-    assert updated(there, projected(bare)) is None
-    put = updated(there, projected(obj("ServiceAccount")))
+    there = make_copy(bare) | {"secrets": [{"name": "token-2"}]}
+    assert update_of(there, make_copy(bare)) is None
+    put = update_of(there, make_copy(obj("ServiceAccount")))
     assert put is not None
     assert put["secrets"] == [{"name": "token-2"}]
 
@@ -194,11 +194,11 @@ def test_the_rules_of_an_aggregated_role_are_of_the_place_where_it_is() -> None:
     rules: list[Obj] = [{"verbs": ["get"]}]
     selectors: Obj = {"clusterRoleSelectors": [{}]}
     plain = obj("ClusterRole", rbac, rules=rules)
-    assert stripped(plain) == plain
-    bare = stripped({**plain, "aggregationRule": selectors})
+    assert strip(plain) == plain
+    bare = strip({**plain, "aggregationRule": selectors})
     assert bare == obj("ClusterRole", rbac, aggregationRule=selectors)
-    wanted = projected(bare)
-    assert updated({**wanted, "rules": [{"verbs": ["list"]}]}, wanted) is None
+    wanted = make_copy(bare)
+    assert update_of({**wanted, "rules": [{"verbs": ["list"]}]}, wanted) is None
 
 
 @pytest.mark.parametrize(
@@ -217,12 +217,12 @@ def test_a_copied_binding_names_the_workspace_that_the_hub_found(export: Obj, st
         "spec": {"reference": {"export": export}},
         "status": status,
     }
-    assert stripped(source)["spec"] == {"reference": {"export": copied}}
+    assert strip(source)["spec"] == {"reference": {"export": copied}}
 
 
 @pytest.mark.parametrize("kind", ["Namespace", "Pod", "Service", "ServiceAccount"])
 @pytest.mark.parametrize("spec", [None, {}])
 def test_objects_with_hardly_anything_in_them_travel(kind: str, spec: Obj | None) -> None:
     source = obj(kind, metadata=managed(), spec=spec)
-    wanted = projected(stripped(source))
-    assert updated({**wanted, "metadata": {**wanted["metadata"], "uid": "u"}}, wanted) is None
+    wanted = make_copy(strip(source))
+    assert update_of({**wanted, "metadata": {**wanted["metadata"], "uid": "u"}}, wanted) is None

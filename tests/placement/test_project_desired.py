@@ -6,10 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.machinery.errors import Obj
-from farflung.placement.customize import Customizer
 from farflung.placement.index import CopyReason, by_mailbox
 from farflung.placement.names import GroupResource, ObjectRef, PlacementKey
-from farflung.placement.project import Desired, SourceObject, desired
+from farflung.placement.project import Desired, SourceObject, compute_copy
 from farflung.placement.select import Selected
 from farflung.placement.types import CopyDestination, Location
 
@@ -24,14 +23,8 @@ def made(text: str, annotations: dict[str, str], tones: dict[str, str], *places:
     wanted = [
         CopyReason(PlacementKey("wmw", f"p{at}"), Selected(), destination) for at, destination in enumerate(places)
     ]
-
-    def location(destination: CopyDestination) -> Location:
-        return Location(PlacementKey(destination.cluster, destination.location), {"tone": tones[destination.location]})
-
-    def no_customizers(_: str) -> Customizer | None:
-        return None
-
-    return desired(REF, wanted, [SourceObject("wmw", 1, obj)], lambda _: no_customizers, location)
+    locations = {("imw", name): Location(PlacementKey("imw", name), {"tone": tone}) for name, tone in tones.items()}
+    return compute_copy(REF, wanted, [SourceObject("wmw", 1, obj)], {}, locations)
 
 
 def text_of(want: Desired) -> str:

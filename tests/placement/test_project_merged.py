@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from farflung.machinery.errors import Obj
 from farflung.machinery.names import version_order
-from farflung.placement.project import Agreement, MergeConflict, ServedVersions, SourceObject, agreed, merged, same
+from farflung.placement.project import Agreement, MergeConflict, ServedVersions, SourceObject, agree, merge, same
 
 PASSWORDS = "aHVudGVyMg==", "czNjcjN0"
 
@@ -24,8 +24,8 @@ def source(cluster: str, version: int, metadata: Obj | None = None, **sections: 
     return SourceObject(cluster, version, obj(metadata, **sections))
 
 
-def merge(*sources: SourceObject) -> tuple[Obj, list[MergeConflict]]:
-    found = merged(sources)
+def merged(*sources: SourceObject) -> tuple[Obj, list[MergeConflict]]:
+    found = merge(sources)
     assert found.obj is not None
     return found.obj, list(found.conflicts)
 
@@ -35,7 +35,7 @@ def merge(*sources: SourceObject) -> tuple[Obj, list[MergeConflict]]:
 
 @pytest.mark.parametrize("field", ["labels", "annotations"])
 def test_labels_and_annotations_are_merged_key_by_key(field: str) -> None:
-    found, conflicts = merge(
+    found, conflicts = merged(
         source("ws1", 2, {field: {"both": "new", "a.b/c": "x", "same": "s"}}),
         source("ws2", 1, {field: {"both": "old", "theirs": "y", "same": "s"}}),
     )
@@ -47,7 +47,7 @@ def test_owners_are_merged_by_version_kind_and_name() -> None:
     def owner(name: str, uid: str) -> Obj:
         return {"apiVersion": "v1", "kind": "Thing", "name": name, "uid": uid}
 
-    found, conflicts = merge(
+    found, conflicts = merged(
         source("ws1", 1, {"ownerReferences": [owner("x", "1"), owner("y", "1")]}),
         source("ws2", 2, {"ownerReferences": [owner("z", "2"), owner("x", "2")]}),
     )
@@ -56,7 +56,7 @@ def test_owners_are_merged_by_version_kind_and_name() -> None:
 
 
 def test_finalizers_are_merged_as_a_set_and_managed_fields_are_dropped() -> None:
-    found, conflicts = merge(
+    found, conflicts = merged(
         source("ws1", 1, {"finalizers": ["b", "a"], "managedFields": [{}]}),
         source("ws2", 2, {"finalizers": ["c", "a"], "managedFields": [{}]}),
     )
@@ -66,7 +66,7 @@ def test_finalizers_are_merged_as_a_set_and_managed_fields_are_dropped() -> None
 
 @pytest.mark.parametrize("section", ["spec", "status"])
 def test_of_specs_that_differ_the_most_recent_one_wins(section: str) -> None:
-    found, conflicts = merge(
+    found, conflicts = merged(
         source("ws1", 5, **{section: {"replicas": 1, "parts": [{"image": "x"}]}}),
         source("ws2", 7, **{section: {"replicas": 1, "parts": [{"image": "y"}]}}),
         source("ws3", 6, **{section: {"replicas": 1, "parts": [{"image": "y"}]}}),
@@ -77,7 +77,7 @@ def test_of_specs_that_differ_the_most_recent_one_wins(section: str) -> None:
 
 @pytest.mark.parametrize("other", [{"spec": {"a": 1, "b": None}}, {"spec": {"a": 1}}, {"spec": {"a": 1.0}}])
 def test_absent_and_null_are_the_same(other: Obj) -> None:
-    found, conflicts = merge(source("ws1", 2, spec={"a": 1, "c": None}, data=None), source("ws2", 1, **other))
+    found, conflicts = merged(source("ws1", 2, spec={"a": 1, "c": None}, data=None), source("ws2", 1, **other))
     assert found == obj(spec={"a": 1, "c": None})
     assert conflicts == []
 
@@ -97,14 +97,14 @@ def test_absent_and_null_are_the_same(other: Obj) -> None:
     ],
 )
 def test_everything_else_that_differs_is_a_conflict_that_says_where(latest: Obj, other: Obj, path: str) -> None:
-    found, conflicts = merge(source("ws1", 2, **latest), source("ws2", 1, **other))
+    found, conflicts = merged(source("ws1", 2, **latest), source("ws2", 1, **other))
     assert found == obj(**latest)
     assert conflicts == [MergeConflict(path, "ws1", ("ws2",))]
     assert str(conflicts[0]) == f"{path}: ws1 wins over ws2"
 
 
 def test_other_sections_that_are_maps_are_merged_key_by_key() -> None:
-    found, conflicts = merge(
+    found, conflicts = merged(
         source("ws1", 3, data={"a": "1", "gone": None}),
         source("ws2", 2, data={"a": "2", "b": "2"}, binaryData={"x": "eA=="}),
         source("ws3", 1, data={"b": "3", "gone": "not for all"}),
@@ -115,13 +115,13 @@ def test_other_sections_that_are_maps_are_merged_key_by_key() -> None:
 
 def test_what_is_being_deleted_counts_no_more() -> None:
     gone = source("ws1", 9, {"deletionTimestamp": "2024-01-01T00:00:00Z"}, spec={"a": 1})
-    assert merge(gone, source("ws2", 1, spec={"a": 2})) == (obj(spec={"a": 2}), [])
-    assert merged([gone]).obj is None
-    assert merged([]).obj is None
+    assert merged(gone, source("ws2", 1, spec={"a": 2})) == (obj(spec={"a": 2}), [])
+    assert merge([gone]).obj is None
+    assert merge([]).obj is None
 
 
 def test_of_equal_versions_the_first_cluster_wins() -> None:
-    found, conflicts = merge(source("ws2", 1, spec={"a": 2}), source("ws1", 1, spec={"a": 1}))
+    found, conflicts = merged(source("ws2", 1, spec={"a": 2}), source("ws1", 1, spec={"a": 1}))
     assert found["spec"] == {"a": 1}
     assert conflicts == [MergeConflict("spec.a", "ws1", ("ws2",))]
 
@@ -131,7 +131,7 @@ def test_values_of_secrets_are_never_reported() -> None:
         SourceObject(cluster, version, {**obj({"annotations": {"x": password}}), "data": {"password": password}})
         for version, (cluster, password) in enumerate(zip(("ws1", "ws2"), PASSWORDS, strict=True))
     ]
-    found = merged(sources)
+    found = merge(sources)
     told = repr(sources) + repr(found) + "".join(map(str, found.conflicts))
     assert [one.path for one in found.conflicts] == ["data.password", "metadata.annotations.x"]
     assert not any(password in told for password in PASSWORDS)
@@ -191,22 +191,22 @@ def test_the_order_of_the_sources_does_not_matter_and_nothing_is_changed(
     sources: list[SourceObject], random: Any
 ) -> None:
     before = copy.deepcopy([one.obj for one in sources])
-    first = merged(sources)
+    first = merge(sources)
     assert [one.obj for one in sources] == before
     random.shuffle(sources)
-    assert merged(sources) == first
+    assert merge(sources) == first
 
 
 @given(OBJECTS)
 def test_one_source_alone_is_what_it_is(alone: Obj) -> None:
-    found = merged([SourceObject("ws1", 3, alone)])
+    found = merge([SourceObject("ws1", 3, alone)])
     assert found.obj == alone
     assert found.conflicts == ()
 
 
 @given(SOURCES, OBJECTS)
 def test_equal_sources_are_like_one(sources: list[SourceObject], alone: Obj) -> None:
-    found = merged([SourceObject(one.cluster, one.version, alone) for one in sources])
+    found = merge([SourceObject(one.cluster, one.version, alone) for one in sources])
     assert found.conflicts == ()
     if sources:
         assert pruned(found.obj) == pruned(alone)
@@ -214,7 +214,7 @@ def test_equal_sources_are_like_one(sources: list[SourceObject], alone: Obj) -> 
 
 @given(SOURCES.filter(bool))
 def test_every_field_is_what_the_most_recent_source_says_that_says_anything(sources: list[SourceObject]) -> None:
-    found = merged(sources)
+    found = merge(sources)
     assert found.obj is not None
     clusters: dict[tuple[str, ...], MergeConflict] = {}
     for one in found.conflicts:
@@ -263,19 +263,19 @@ def offer(cluster: str, *versions: str, preferred: str = "") -> ServedVersions:
     ],
 )
 def test_workspaces_agree_upon_a_version(offers: list[ServedVersions], earlier: str | None, version: str) -> None:
-    assert agreed(offers, earlier) == Agreement(version)
+    assert agree(offers, earlier) == Agreement(version)
 
 
 def test_who_has_only_old_versions_is_left_out_and_named() -> None:
-    found = agreed([offer("a", "v1beta1"), offer("b", "v2", "v1"), offer("c", "v1")])
+    found = agree([offer("a", "v1beta1"), offer("b", "v2", "v1"), offer("c", "v1")])
     why = "no version is served by all of a (v1beta1), b (v2, v1), c (v1); left out: a"
     assert found == Agreement("v1", ("a",), why)
 
 
 def test_who_serves_nothing_is_left_out_first() -> None:
-    found = agreed([ServedVersions("a", (), ""), offer("b", "v1alpha1")])
+    found = agree([ServedVersions("a", (), ""), offer("b", "v1alpha1")])
     assert found == Agreement("v1alpha1", ("a",), "no version is served by all of a (none), b (v1alpha1); left out: a")
-    assert agreed([ServedVersions("a", (), "")]).version == ""
+    assert agree([ServedVersions("a", (), "")]).version == ""
 
 
 VERSIONS = st.lists(st.sampled_from(["v1", "v2", "v1beta1", "v1alpha1", "other"]), max_size=3, unique=True)
@@ -304,10 +304,10 @@ def twin(offers: list[ServedVersions], earlier: str | None) -> tuple[str, set[st
 def test_agreements_are_by_the_rule_whatever_the_order(
     offers: list[ServedVersions], earlier: str | None, random: Any
 ) -> None:
-    found = agreed(offers, earlier)
+    found = agree(offers, earlier)
     assert (found.version, set(found.dropped)) == twin(offers, earlier)
     assert bool(found.dropped) == bool(found.conflict)
     random.shuffle(offers)
-    assert agreed(offers, earlier) == found
+    assert agree(offers, earlier) == found
     if found.version:
-        assert agreed(offers, found.version) == found
+        assert agree(offers, found.version) == found

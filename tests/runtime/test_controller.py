@@ -26,9 +26,9 @@ from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.lib.workqueue import WorkQueue
 from farflung.runtime.controller import Controller
+from farflung.runtime.environment import Environment
 from farflung.runtime.informer import Informer
 from farflung.runtime.manager import Manager
-from farflung.runtime.reflector import Environment
 
 PATIENCE = 60.0
 AT_ONCE = Backoff(0.0, 0.0, lambda: 1.0)

@@ -11,8 +11,8 @@ from scripted_server import Scripted, ScriptedServer, failure, said
 from farflung.client.rest import Client
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
+from farflung.runtime.environment import Environment
 from farflung.runtime.exports import ADVICE, View, find_view, is_missing, report_unbound, until_gone, until_there
-from farflung.runtime.reflector import Environment
 
 URL = "https://hub.example/services/apiexport/root/edge.kcp.io"
 

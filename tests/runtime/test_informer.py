@@ -19,8 +19,8 @@ from farflung.client.rest import Client
 from farflung.client.transport import OutgoingRequest, Reply
 from farflung.lib.backoff import Backoff
 from farflung.runtime.cache import CacheChange, CachedObject, Key
+from farflung.runtime.environment import Environment
 from farflung.runtime.informer import Informer, SharedInformers
-from farflung.runtime.reflector import Environment
 
 MAPS = Collection("", "v1", "configmaps", "ConfigMap")
 PATIENCE = 60.0

@@ -27,8 +27,8 @@ from farflung.client.rest import Client
 from farflung.client.transport import OutgoingRequest
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
+from farflung.runtime.environment import Environment
 from farflung.runtime.leader import Candidate, LeaseRef, Precedence, Terms
-from farflung.runtime.reflector import Environment
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/work"
 WIDGETS = Collection("acme.io", "v1", "widgets", "Widget")

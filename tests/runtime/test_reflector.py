@@ -17,7 +17,8 @@ from farflung.client.rest import Client
 from farflung.client.transport import OutgoingRequest
 from farflung.lib.backoff import Backoff
 from farflung.runtime.cache import Cache, CachedObject, Key
-from farflung.runtime.reflector import Environment, Reflector
+from farflung.runtime.environment import Environment
+from farflung.runtime.reflector import Reflector
 
 WIDGETS = Collection("acme.io", "v1", "widgets", "Widget")
 

@@ -39,7 +39,7 @@ from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.placement.names import GroupResource
-from farflung.runtime.reflector import Environment
+from farflung.runtime.environment import Environment
 from farflung.syncer.context import SyncerOptions
 from farflung.syncer.decide import Adopt
 from farflung.syncer.journal import Journal

@@ -36,11 +36,11 @@ from farflung.machines.controller import GlobalScheduler
 from farflung.machines.controller import GlobalSchedulerSetting as GlobalSetting
 from farflung.placement.feeds import FeedViews, PlacementFeed
 from farflung.placement.guard import WithdrawalLimits
+from farflung.runtime.environment import Environment
 from farflung.runtime.exports import find_view
 from farflung.runtime.informer import SharedInformers
 from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import Recorder
-from farflung.runtime.reflector import Environment
 
 EDGE = "/apis/edge.kcp.io/v1alpha1"
 SCHEDULING = "/apis/scheduling.kcp.io/v1alpha1"

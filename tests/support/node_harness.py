@@ -25,8 +25,8 @@ from farflung.hub.catalog import objects
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
+from farflung.runtime.environment import Environment
 from farflung.runtime.recorder import Recorder
-from farflung.runtime.reflector import Environment
 
 FASTER = 50  #: seconds of the clock in one real second
 EPOCH = datetime(2026, 11, 16, 6, 30, tzinfo=UTC)

@@ -21,7 +21,7 @@ import pytest
 from shuffled_loop import ShuffledLoop
 
 from farflung.lib.backoff import Backoff
-from farflung.runtime.reflector import Environment
+from farflung.runtime.environment import Environment
 
 PATIENCE: Final = 60.0  #: seconds of the wall after which a condition will not come true any more
 SIMULATED_PATIENCE: Final = 1200.0  #: the same in seconds of a SimulatedLoop

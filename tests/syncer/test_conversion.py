@@ -23,7 +23,7 @@ from farflung.apis.edge.names import (
 )
 from farflung.machinery.errors import Obj
 from farflung.placement.names import GroupResource
-from farflung.placement.project import projected, stripped
+from farflung.placement.project import make_copy, strip
 from farflung.syncer.conversion import (
     encoded,
     for_edge,
@@ -67,7 +67,7 @@ def obj(kind: str, api: str = "v1", namespace: str = "shop", name: str = "a", **
 
 def copy_of(source: Obj, *, create_only: bool = False) -> Obj:
     """As the translator leaves it in a mailbox."""
-    made = projected(stripped(source), create_only=create_only, placements=["c1"])
+    made = make_copy(strip(source), create_only=create_only, placements=["c1"])
     made["metadata"] |= OF_THE_SERVER
     made["metadata"]["annotations"] |= {"kcp.io/cluster": "mb"}
     return made

@@ -10,7 +10,7 @@ from workload import BUILTIN, Example
 from farflung.apis.edge.names import SYNCER_MANAGER
 from farflung.machinery.errors import Obj
 from farflung.placement.names import GroupResource, ObjectRef
-from farflung.placement.project import projected, stripped
+from farflung.placement.project import make_copy, strip
 from farflung.syncer.conversion import (
     encoded,
     for_edge,
@@ -76,7 +76,7 @@ def noted(entry: JournalEntry, live: Obj) -> JournalEntry:
 
 
 async def goes_down(mailbox: Side, edge: Side, example: Example) -> None:
-    copy = await mailbox.ask("POST", example.collection, projected(stripped(example.obj)))
+    copy = await mailbox.ask("POST", example.collection, make_copy(strip(example.obj)))
     desired = for_edge(copy)
     live = await edge.apply(example.path, desired)
     assert is_downsynced(live)

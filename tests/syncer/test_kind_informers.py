@@ -13,7 +13,7 @@ from farflung.client.transport import OutgoingRequest
 from farflung.lib.backoff import Backoff
 from farflung.machinery.errors import Obj
 from farflung.placement.names import GroupResource, ObjectRef
-from farflung.runtime.reflector import Environment
+from farflung.runtime.environment import Environment
 from farflung.syncer.informers import InformerHandlers, KindInformers
 
 WIDGETS = GroupResource("acme.io", "widgets")

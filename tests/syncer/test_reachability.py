@@ -18,7 +18,7 @@ from farflung.client.errors import ClientError, Unreachable
 from farflung.client.rest import Client
 from farflung.client.transport import OutgoingRequest, Reply
 from farflung.lib.backoff import Backoff
-from farflung.runtime.reflector import Environment
+from farflung.runtime.environment import Environment
 from farflung.syncer import syncer
 from farflung.syncer.reachability import FIRST_PROBE, LONGEST_PROBE, RECENT, Reachability
 

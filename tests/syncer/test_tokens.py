@@ -25,7 +25,7 @@ from farflung.client.kubeconfig import ClientConfig
 from farflung.client.rest import Client
 from farflung.client.transport import OutgoingRequest, Reply
 from farflung.lib.backoff import Backoff
-from farflung.runtime.reflector import Environment
+from farflung.runtime.environment import Environment
 from farflung.syncer.registration import Registered, revoke
 from farflung.syncer.tokens import (
     CHECK_PERIOD,

@@ -45,7 +45,7 @@ from farflung.machines.files.reloader import Reloader
 from farflung.machines.files.scheduler_files import SchedulerFiles, SchedulerFilesError
 from farflung.placement.feeds import FeedViews, PlacementFeed
 from farflung.placement.guard import DEFAULT_LIMITS, WithdrawalLimits
-from farflung.runtime.environment import report_unless_closed, system_environment
+from farflung.runtime.environment import Environment, report_unless_closed, system_environment
 from farflung.runtime.exports import View, find_view, is_missing, report_unbound, until_gone, until_there
 from farflung.runtime.health import served
 from farflung.runtime.identity import identity
@@ -53,7 +53,6 @@ from farflung.runtime.informer import SharedInformers
 from farflung.runtime.leader import Candidate, LeaseRef, Precedence
 from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import Recorder
-from farflung.runtime.reflector import Environment
 
 SCHEDULER: Final = "scheduler"
 MAILBOXES: Final = "mailbox-controller"

@@ -22,8 +22,7 @@ from farflung.client.kubeconfig import ACCOUNT, ClientConfig, in_cluster_config,
 from farflung.client.rest import Client
 from farflung.lib import klog, outlet
 from farflung.lib.klog import Logger
-from farflung.runtime.environment import report_unless_closed, system_environment
-from farflung.runtime.reflector import Environment
+from farflung.runtime.environment import Environment, report_unless_closed, system_environment
 from farflung.syncer.authorities import FILE as AUTHORITIES
 from farflung.syncer.authorities import AuthorityKeeper, LearnedAuthorities
 from farflung.syncer.context import SyncerOptions

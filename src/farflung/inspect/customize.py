@@ -29,7 +29,7 @@ from farflung.placement.customize import (
     parse_customizer,
     reference_of,
 )
-from farflung.placement.project import stripped
+from farflung.placement.project import strip
 from farflung.placement.types import Location, parse_location, parse_target
 
 Customizers = Mapping[str, Customizer]  #: by namespace/name
@@ -241,7 +241,7 @@ def _bare(source: str, obj: Obj) -> Obj:
     if not obj["metadata"].get("uid"):
         return obj
     try:
-        return stripped(obj)
+        return strip(obj)
     except (AttributeError, KeyError, TypeError, ValueError):
         raise InspectError(f"{source}: not a valid {obj['kind']}") from None
 

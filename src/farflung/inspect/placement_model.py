@@ -13,7 +13,7 @@ from farflung.placement import project
 from farflung.placement.customize import Customizer, parse_customizer
 from farflung.placement.index import AffectedKey, CopyKey, ObjectIndex, PlacementIndex, ServedKinds, by_mailbox
 from farflung.placement.names import BINDINGS, DEFINITIONS, GroupResource, ObjectRef, PlacementKey, mailbox_name
-from farflung.placement.project import Desired, SourceObject, desired
+from farflung.placement.project import Desired, SourceObject, compute_copy
 from farflung.placement.select import parse_workload_selector
 from farflung.placement.syncer_config import SyncerSpec, combine_specs
 from farflung.placement.types import CopyDestination, Destination, Location, ObservedObject, owners, parse_object
@@ -109,21 +109,21 @@ class PlacementModel:
 
     # --- mailboxes ------------------------------------------------------------------------------------
 
-    def desired(self, copy: CopyKey) -> Desired:
+    def compute_copy(self, copy: CopyKey) -> Desired:
         wanted = self.selections.reasons(*copy)
         clusters = sorted({one.placement.cluster for one in wanted})
-        return desired(
+        return compute_copy(
             copy.ref,
             wanted,
             self._sources(copy.ref, clusters),
-            lambda cluster: lambda name: self._customizers.get((cluster, name)),
-            lambda destination: self._locations.get((destination.cluster, destination.location)),
+            self._customizers,
+            self._locations,
         )
 
     def _sources(self, ref: ObjectRef, clusters: Sequence[str]) -> list[SourceObject]:
         found = [(cluster, one) for cluster in clusters if (one := self._objects.get(cluster, ref)) is not None]
         return [
-            SourceObject(cluster, one.version, project.stripped(orjson.loads(one.document)))
+            SourceObject(cluster, one.version, project.strip(orjson.loads(one.document)))
             for cluster, one in found
             if one.alive and not one.ours and not one.system
         ]

@@ -273,7 +273,7 @@ class CopyPlan:
     def _version(self, copy: CopyKey) -> str:
         """Version of the API in which the copy is written."""
         for world in (self.after, self.before):
-            obj = world.desired(copy).obj
+            obj = world.compute_copy(copy).obj
             if obj is not None:
                 return str(obj["apiVersion"].rpartition("/")[2])
         return ""
@@ -296,7 +296,7 @@ class CopyPlan:
                 )
 
     def _fate(self, copy: CopyKey) -> CopyChange:
-        before, after = self.before.desired(copy), self.after.desired(copy)
+        before, after = self.before.compute_copy(copy), self.after.compute_copy(copy)
         observed = self._observed_copy(copy, before)
         change = CopyChange(copy.ref)
         if after.problem:
@@ -362,18 +362,18 @@ class CopyPlan:
 def _changes(observed: Obj, before: Obj | None, after: Obj) -> list[Difference]:
     """The changed fields of a copy.  An up-to-date copy is compared as the translator writes it, without fields of its
     server."""
-    changed = project.updated(observed, after)
+    changed = project.update_of(observed, after)
     if changed is None:
         return []
     if after["metadata"]["annotations"].get(DOWNSYNC_OVERWRITE) == project.NEVER:
         return differences(observed, changed)
-    if before is not None and project.updated(observed, before) is None:
+    if before is not None and project.update_of(observed, before) is None:
         return differences(before, after)
     return differences(_marked(observed), after)
 
 
 def _marked(observed: Obj) -> Obj:
     """The fields of a copy that the translator writes."""
-    bare = project.stripped(observed)
+    bare = project.strip(observed)
     labels = {**(bare["metadata"].get("labels") or {}), PROJECTED: types.YES}
     return {**bare, "metadata": {**bare["metadata"], "labels": labels}}

@@ -225,7 +225,7 @@ class TraceSources:
         """With the desired copy, and the problems that placements report."""
         copy = CopyKey(facts.mailbox, self._ref)
         wanted = self._imagined.selections.reasons(*copy)
-        desired = self._imagined.desired(copy)
+        desired = self._imagined.compute_copy(copy)
         recorded = recorded_placements(self._ref.resource, facts.copy)
         along = []
         if self._ref.resource in (NAMESPACES, DEFINITIONS) and not facts.placements:

@@ -387,7 +387,7 @@ def _copied(facts: ObservedDestination, now: datetime) -> TraceStep:
         return _step("copied", _overdue(facts.changed, now), message, written, _TRANSLATOR)
     if facts.desired.problem:
         return _step("copied", StepState.STUCK, facts.desired.problem, written, _CORRECT)
-    if facts.desired.obj is not None and project.updated(copy, facts.desired.obj) is not None:
+    if facts.desired.obj is not None and project.update_of(copy, facts.desired.obj) is not None:
         since = max(facts.changed, written)
         return _step("copied", _overdue(since, now), f"outdated, {version}", written, _TRANSLATOR)
     return _step("copied", StepState.DONE, f"current, {version}", written)

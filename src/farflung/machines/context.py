@@ -12,8 +12,8 @@ from farflung.lib.klog import Logger
 from farflung.lib.workqueue import WorkQueue
 from farflung.machines.decide import SchedulerState
 from farflung.runtime.controller import Controller
+from farflung.runtime.environment import Environment
 from farflung.runtime.rebuilder import Rebuilder
-from farflung.runtime.reflector import Environment
 
 K = TypeVar("K", bound=Hashable)
 

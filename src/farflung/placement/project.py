@@ -280,7 +280,7 @@ _encode: Final = msgspec.json.Encoder(order="sorted").encode
 # --- desired copies -------------------------------------------------------------------------------
 
 
-def stripped(obj: Mapping[str, Any]) -> Obj:
+def strip(obj: Mapping[str, Any]) -> Obj:
     """The part of a source that users wrote, without fields of its server, kcp and kubectl.
 
     `managedFields` tell which addresses of a Service a user set.
@@ -306,7 +306,7 @@ def _travels(key: str) -> bool:
     return key not in (AUTHOR, PROJECTED, PROJECTION, EXECUTING_COUNT, STATUS_RETURNED_FROM, LAST_APPLIED)
 
 
-def projected(
+def make_copy(
     obj: Mapping[str, Any], *, create_only: bool = False, placements: Iterable[str] = (), tenants: Iterable[str] = ()
 ) -> Obj:
     """The copy of a stripped, merged and customized object.  `placements`: as `cluster|name`; `tenants`:
@@ -368,7 +368,7 @@ def is_ours(observed: Mapping[str, Any]) -> bool:
 # --- updates --------------------------------------------------------------------------------------
 
 
-def updated(observed: Mapping[str, Any], wanted: Mapping[str, Any]) -> Obj | None:
+def update_of(observed: Mapping[str, Any], wanted: Mapping[str, Any]) -> Obj | None:
     """The update of a copy; None if it is up to date.
 
     It keeps labels and annotations of other writers, finalizers, the status and fields that the server assigned.
@@ -515,7 +515,7 @@ METADATA_MAPS: Final = ("annotations", "labels")
 LIKE_SPEC: Final = ("spec", "status")
 
 
-def merged(sources: Sequence[SourceObject]) -> MergedObject:
+def merge(sources: Sequence[SourceObject]) -> MergedObject:
     """Merge objects of the same apiVersion, kind, namespace and name.  Their order does not matter.
 
     Labels, annotations and sections that are maps in every source are merged key by key.  For other values, the most
@@ -645,7 +645,7 @@ class Agreement:
     conflict: str = ""  #: why they are dropped
 
 
-def agreed(offers: Sequence[ServedVersions], earlier: str | None = None) -> Agreement:
+def agree(offers: Sequence[ServedVersions], earlier: str | None = None) -> Agreement:
     """The version in which objects of all these workspaces are read.  The order of the offers does not matter.
 
     If no version is served by all, the workspace with the lowest best version is dropped, and so on; of several
@@ -681,7 +681,6 @@ def _dropped(offers: Sequence[ServedVersions], kept: Sequence[ServedVersions]) -
     return tuple(dropped), f"no version is served by all of {served}; left out: {', '.join(dropped)}"
 
 
-CustomizerOf = Callable[[str], Customizer | None]  #: by `namespace/name`
 MOST_REMEMBERED: Final = 20_000  #: stripped objects, and copies that are equal in all mailboxes
 
 
@@ -702,29 +701,30 @@ def contributing_clusters(ref: ObjectRef, wanted: Iterable[CopyReason], kept: It
     return sorted(chosen | {key.cluster for key in kept if ref.resource != NAMESPACES})
 
 
-def desired(
+def compute_copy(
     ref: ObjectRef,
     wanted: Sequence[CopyReason],
     sources: Sequence[SourceObject],
-    customizer_of: Callable[[str], CustomizerOf],
-    locations: Callable[[CopyDestination], Location | None],
+    customizers: Mapping[tuple[str, str], Customizer],
+    locations: Mapping[tuple[str, str], Location],
     kept: Iterable[PlacementKey] = (),
     tenants: Iterable[str] = (),
 ) -> Desired:
-    """`sources`: stripped objects of the contributing clusters; `customizer_of`: the Customizers of a cluster; `kept`:
-    undecided placements of the existing copy; `tenants`: of all these placements."""
+    """`sources`: stripped objects of the contributing clusters; `customizers`: by cluster and `namespace/name`;
+    `locations`: by cluster and name; `kept`: undecided placements of the existing copy; `tenants`: of all these
+    placements."""
     if not wanted:
         return NOTHING
     marks = sorted({str(one.placement) for one in wanted} | {str(key) for key in kept})
     chosen = [one for one in wanted if one.selected is not None]
     if ref.resource == NAMESPACES and not chosen:
-        return Desired(projected(bare_namespace(ref.name), placements=marks, tenants=tenants))
-    result = merged(sources)
+        return Desired(make_copy(bare_namespace(ref.name), placements=marks, tenants=tenants))
+    result = merge(sources)
     if result.obj is None:
         return NOTHING
     create_only = any(one.selected is not None and one.selected.create_only for one in wanted)
     latest = max(sources, key=lambda one: (one.version, one.cluster))
-    obj, customizer = result.obj, _customizer(result.obj, customizer_of(latest.cluster))
+    obj, customizer = result.obj, _customizer(result.obj, latest.cluster, customizers)
     destination, *others = _destinations(chosen or wanted)
     after = customized(obj, customizer, _parameters(destination, locations))
     ambiguity = ""
@@ -735,7 +735,7 @@ def desired(
         return Desired(None, after.problem, result.conflicts, ambiguity=ambiguity)
     remarks = tuple(f"the parameter %({name}) is unknown" for name in after.unknown)
     remarks += tuple(f"the path {path} does not exist" for path in after.unused)
-    marked = projected(after.obj, create_only=create_only, placements=marks, tenants=tenants)
+    marked = make_copy(after.obj, create_only=create_only, placements=marks, tenants=tenants)
     return Desired(marked, "", result.conflicts, remarks, ambiguity)
 
 
@@ -761,15 +761,15 @@ def bare_namespace(name: str) -> Obj:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
-def _customizer(obj: Mapping[str, object], customizer_of: CustomizerOf) -> Customizer | None:
+def _customizer(
+    obj: Mapping[str, object], cluster: str, customizers: Mapping[tuple[str, str], Customizer]
+) -> Customizer | None:
     reference = reference_of(obj)
-    return None if reference is None else customizer_of(str(reference))
+    return None if reference is None else customizers.get((cluster, str(reference)))
 
 
-def _parameters(
-    destination: CopyDestination, locations: Callable[[CopyDestination], Location | None]
-) -> dict[str, str]:
-    found = locations(destination)
+def _parameters(destination: CopyDestination, locations: Mapping[tuple[str, str], Location]) -> dict[str, str]:
+    found = locations.get((destination.cluster, destination.location))
     labels, annotations = ({}, {}) if found is None else (found.labels, found.annotations)
     return parameters_of(
         labels, annotations, location=destination.location, cluster=destination.target, workspace=destination.cluster
@@ -814,7 +814,7 @@ class Projector:
         self._stripped: dict[tuple[str, ObjectRef], tuple[int, str, Obj]] = {}
         self._common: dict[ObjectRef, tuple[object, Desired]] = {}
 
-    def stripped(self, cluster: str, ref: ObjectRef, seen: ObservedObject) -> SourceObject:
+    def strip(self, cluster: str, ref: ObjectRef, seen: ObservedObject) -> SourceObject:
         found = self.remembered(cluster, ref, seen.version, seen.api_version)
         if found is None:
             found = self.remember(cluster, ref, seen.version, seen.api_version, orjson.loads(seen.document))
@@ -827,14 +827,14 @@ class Projector:
     def remember(self, cluster: str, ref: ObjectRef, version: int, api_version: str, obj: Obj) -> SourceObject:
         if len(self._stripped) >= MOST_REMEMBERED:
             self._stripped.clear()
-        bare = stripped(obj)
+        bare = strip(obj)
         self._stripped[cluster, ref] = version, api_version, bare
         return SourceObject(cluster, version, bare)
 
-    def desired(self, copy: CopyState, sources: Sequence[SourceObject] | None = None) -> Desired:
+    def compute_copy(self, copy: CopyState, sources: Sequence[SourceObject] | None = None) -> Desired:
         """`sources`: by default those of the copy, in the version in which they were observed."""
         if sources is None:
-            sources = [self.stripped(cluster, copy.ref, seen) for cluster, seen in copy.sources]
+            sources = [self.strip(cluster, copy.ref, seen) for cluster, seen in copy.sources]
         if copy.is_customized:
             return self._compute(copy, sources)
         why = (
@@ -853,10 +853,6 @@ class Projector:
         return want
 
     def _compute(self, copy: CopyState, sources: Sequence[SourceObject]) -> Desired:
-        def customizer_of(cluster: str) -> CustomizerOf:
-            return lambda name: self._customizers.get((cluster, name))
-
-        def location(destination: CopyDestination) -> Location | None:
-            return self._locations.get((destination.cluster, destination.location))
-
-        return desired(copy.ref, copy.reasons, sources, customizer_of, location, copy.kept, copy.tenants)
+        return compute_copy(
+            copy.ref, copy.reasons, sources, self._customizers, self._locations, copy.kept, copy.tenants
+        )

@@ -1,16 +1,27 @@
-"""The `Environment` of a real process."""
+"""The clock, sleep, randomness and retry pauses of a process."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from farflung.lib.backoff import Backoff
-from farflung.runtime.reflector import Environment
 
 CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  #: not every system has it
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The clock, sleep, randomness and retry pauses of a process; tests pass simulated ones."""
+
+    monotonic: Callable[[], float]
+    sleep: Callable[[float], Awaitable[None]]
+    random: Callable[[], float]  #: between 0 and 1
+    backoff: Backoff
 
 
 def system_environment() -> Environment:

@@ -12,7 +12,7 @@ from farflung.client.errors import ClientError, Forbidden, InvalidResponse, NotF
 from farflung.client.rest import Client
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
-from farflung.runtime.reflector import Environment
+from farflung.runtime.environment import Environment
 
 PAUSE: Final = 2.0  #: seconds between two reads of the APIExport
 DOUBT: Final = 5.0  #: seconds between two checks whether failures are caused by a changed view

@@ -12,8 +12,9 @@ from farflung.apis.names import Collection
 from farflung.client.rest import EVERYTHING, Client, ListOptions
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Cache, CacheChange, CachedObject, Key
+from farflung.runtime.environment import Environment
 from farflung.runtime.leader import unguarded
-from farflung.runtime.reflector import Environment, Reflector, number
+from farflung.runtime.reflector import Reflector, number
 
 T = TypeVar("T")
 

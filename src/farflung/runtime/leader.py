@@ -25,7 +25,7 @@ from farflung.client.rest import Client
 from farflung.client.transport import OutgoingRequest, Reply, Transport
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
-from farflung.runtime.reflector import Environment
+from farflung.runtime.environment import Environment
 
 ATTEMPTS: Final = 3  #: to write a request for the Lease, beside renewals of its holder
 LONGEST_HOLDER: Final = 253  #: characters of its identity in log lines

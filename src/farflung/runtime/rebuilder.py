@@ -11,7 +11,7 @@ from farflung.lib.klog import Logger
 from farflung.lib.workqueue import WorkQueue
 from farflung.runtime.cache import CacheChange, Key
 from farflung.runtime.controller import Controller, position
-from farflung.runtime.reflector import Environment
+from farflung.runtime.environment import Environment
 
 T = TypeVar("T")
 Listener = Callable[[CacheChange[T]], None]

@@ -10,7 +10,7 @@ Sinks get complete lists and the changes after them, never a part of a list.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -30,8 +30,8 @@ from farflung.client.errors import (
     status_error,
 )
 from farflung.client.rest import EVERYTHING, Client, Event, ListOptions
-from farflung.lib.backoff import Backoff
 from farflung.runtime.cache import CachedObject, Key
+from farflung.runtime.environment import Environment
 
 T = TypeVar("T")
 
@@ -69,16 +69,6 @@ class _Reader(Generic[T]):
     sink: ReflectorSink[T]
     listed: bool = False  #: whether the sink has a list, so that it can get changes
     is_empty: bool = False  #: whether the sink has an empty list, because the server does not serve the kind
-
-
-@dataclass(frozen=True, slots=True)
-class Environment:
-    """The clock, sleep, randomness and retry pauses of a process; tests pass simulated ones."""
-
-    monotonic: Callable[[], float]
-    sleep: Callable[[float], Awaitable[None]]
-    random: Callable[[], float]  #: between 0 and 1
-    backoff: Backoff
 
 
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):

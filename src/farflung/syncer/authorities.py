@@ -17,7 +17,7 @@ from farflung.apis.names import CONFIG_MAPS
 from farflung.client.errors import ClientError, KubeconfigError, NotFound
 from farflung.client.rest import Client
 from farflung.lib.files import write_private
-from farflung.runtime.reflector import Environment
+from farflung.runtime.environment import Environment
 from farflung.syncer.tokens import Copy, Report
 
 FILE: Final = "ca.crt"  #: in the state directory, and beside the kubeconfig in its Secret

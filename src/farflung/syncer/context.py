@@ -9,7 +9,7 @@ from typing import Final
 
 from farflung.client.rest import Client
 from farflung.lib.klog import Logger
-from farflung.runtime.reflector import Environment
+from farflung.runtime.environment import Environment
 from farflung.syncer.decide import Adopt
 from farflung.syncer.discovery import SharedKinds
 from farflung.syncer.journal import Journal

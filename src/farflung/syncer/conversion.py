@@ -20,7 +20,7 @@ from farflung.machinery.errors import Obj
 from farflung.machinery.quantity import QuantityError
 from farflung.machinery.quantity import parse as quantity
 from farflung.placement.names import GroupResource
-from farflung.placement.project import NEVER, stripped, with_assigned
+from farflung.placement.project import NEVER, strip, with_assigned
 from farflung.placement.types import YES
 
 DIGITS: Final = 16  #: length of a hash
@@ -100,7 +100,7 @@ def _texts(obj: Mapping[str, Any], field: str) -> Mapping[str, Any]:
 
 def for_edge(copy: Mapping[str, Any]) -> Obj:
     """What to apply at the edge for a copy: the user's fields, and our marks."""
-    obj = stripped(copy)
+    obj = strip(copy)
     obj["metadata"] = _marked(obj, {PROJECTED: YES}, DOWNSYNCED)
     return obj
 
@@ -198,7 +198,7 @@ def for_mailbox(edge_object: Mapping[str, Any]) -> Obj:
 
     Marks of downsync are left out: a controller copied them from the owner of the object, and the translator would
     withdraw an object that looks like its copy."""
-    obj = stripped(edge_object)
+    obj = strip(edge_object)
     if "status" in edge_object:
         obj["status"] = edge_object["status"]
     for field in ("labels", "annotations"):
@@ -218,7 +218,7 @@ def updated_upsync(observed: Mapping[str, Any], wanted: Mapping[str, Any]) -> Ob
         return None
     metadata = {key: value for key, value in observed["metadata"].items() if key != "managedFields"}
     for field in ("labels", "annotations"):
-        system = _texts(observed, field).keys() - _texts(stripped(observed), field).keys() - _OURS
+        system = _texts(observed, field).keys() - _texts(strip(observed), field).keys() - _OURS
         kept = {key: text for key, text in _texts(observed, field).items() if key in system}
         metadata[field] = dict(sorted({**kept, **_texts(wanted, field)}.items()))
     result = {**with_assigned(wanted, observed), "metadata": metadata}

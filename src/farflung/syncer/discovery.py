@@ -16,8 +16,8 @@ from farflung.client.rest import Client
 from farflung.lib.klog import Logger
 from farflung.placement.names import GroupResource
 from farflung.runtime.cache import Key
+from farflung.runtime.environment import Environment
 from farflung.runtime.informer import Informer
-from farflung.runtime.reflector import Environment
 
 NOTHING = ServedResources(())
 

@@ -13,8 +13,8 @@ from farflung.client.rest import EVERYTHING, Client, ListOptions
 from farflung.machinery.errors import Obj
 from farflung.placement.names import GroupResource, ObjectRef
 from farflung.runtime.cache import CacheChange, Key
+from farflung.runtime.environment import Environment
 from farflung.runtime.informer import Informer
-from farflung.runtime.reflector import Environment
 from farflung.syncer.context import SyncerContext
 from farflung.syncer.copies import MailboxCopy, copy_from_entry, read_copy
 from farflung.syncer.journal import ORPHAN_CAUSE

@@ -20,7 +20,8 @@ from farflung.lib.klog import Logger
 from farflung.machinery import quantity
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import CachedObject, Key
-from farflung.runtime.reflector import Environment, Reflector
+from farflung.runtime.environment import Environment
+from farflung.runtime.reflector import Reflector
 from farflung.syncer.report import ReportCondition
 
 LONGEST: Final = 60.0  #: seconds between two attempts if the edge refuses

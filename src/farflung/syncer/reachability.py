@@ -23,7 +23,7 @@ from farflung.client.errors import ClientError, Unreachable
 from farflung.client.rest import Client
 from farflung.client.transport import OutgoingRequest, Reply, Transport
 from farflung.lib.backoff import Backoff
-from farflung.runtime.reflector import Environment
+from farflung.runtime.environment import Environment
 
 FIRST_PROBE: Final = 0.2  #: seconds between the first two probes
 LONGEST_PROBE: Final = 4.0  #: seconds between two probes

@@ -18,7 +18,7 @@ from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 from farflung.placement.names import GroupResource, ObjectRef
 from farflung.runtime.controller import Controller
-from farflung.runtime.reflector import Environment
+from farflung.runtime.environment import Environment
 from farflung.syncer.configuration import REPORTED, ConfigInformers
 from farflung.syncer.context import SyncerContext, SyncerOptions
 from farflung.syncer.copies import MailboxCopy, read_edge_object

@@ -25,7 +25,7 @@ from farflung.client.transport import Credentials
 from farflung.lib.backoff import Backoff
 from farflung.lib.files import write_private
 from farflung.machinery.errors import Obj
-from farflung.runtime.reflector import Environment
+from farflung.runtime.environment import Environment
 
 FILE: Final = "token"  #: in the state directory
 

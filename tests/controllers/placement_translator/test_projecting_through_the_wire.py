@@ -12,7 +12,7 @@ from workload import BUILTIN, COMPUTE, EVERYWHERE, Example, example
 
 from farflung.apis.edge.names import PROJECTED
 from farflung.machinery.errors import Obj
-from farflung.placement.project import projected, stripped, updated
+from farflung.placement.project import make_copy, strip, update_of
 
 BINDING = example(
     "/apis/apis.kcp.io/v1alpha1/apibindings",
@@ -51,9 +51,9 @@ async def workspaces() -> AsyncIterator[tuple[Place, Place]]:
 
 async def wanted_of(source: Place, example: Example) -> Obj:
     found = await source.get(example.path)
-    bare = stripped(found)
-    assert stripped(bare) == bare
-    return projected(bare, placements=["wmw"])
+    bare = strip(found)
+    assert strip(bare) == bare
+    return make_copy(bare, placements=["wmw"])
 
 
 async def travels(source: Place, mailbox: Place, example: Example) -> None:
@@ -61,7 +61,7 @@ async def travels(source: Place, mailbox: Place, example: Example) -> None:
     await source.ask("POST", example.collection, example.obj)
     wanted = await wanted_of(source, example)
     await mailbox.ask("POST", example.collection, wanted)
-    assert updated(await mailbox.get(example.path), wanted) is None, "what the server made of it is no difference"
+    assert update_of(await mailbox.get(example.path), wanted) is None, "what the server made of it is no difference"
     await source.ask("PATCH", example.path, example.change, content_type=MERGE_PATCH)
     await follows(source, mailbox, example)
     copy = await mailbox.get(example.path)
@@ -79,10 +79,10 @@ async def travels(source: Place, mailbox: Place, example: Example) -> None:
 
 async def follows(source: Place, mailbox: Place, example: Example) -> None:
     wanted = await wanted_of(source, example)
-    put = updated(await mailbox.get(example.path), wanted)
+    put = update_of(await mailbox.get(example.path), wanted)
     assert put is not None
     await mailbox.ask("PUT", example.path, put)
-    assert updated(await mailbox.get(example.path), wanted) is None
+    assert update_of(await mailbox.get(example.path), wanted) is None
 
 
 async def test_workloads_travel_from_workspace_to_workspace() -> None:

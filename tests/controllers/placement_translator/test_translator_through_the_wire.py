@@ -37,7 +37,7 @@ from farflung.client.rest import Client
 from farflung.machinery.errors import Obj
 from farflung.placement.feeds import copied_kinds
 from farflung.placement.names import GroupResource, ObjectRef
-from farflung.placement.project import stripped
+from farflung.placement.project import strip
 from farflung.placement.select import UpsyncSet
 from farflung.placement.syncer_config import spec_of
 from farflung.store.base import Change
@@ -382,7 +382,7 @@ def together(sources: list[Source]) -> Obj:
     """Those that were changed last count where they disagree."""
     result: Obj = {}
     for source in sorted(sources, key=lambda one: int(one.obj["metadata"]["resourceVersion"])):
-        bare = stripped(source.obj)
+        bare = strip(source.obj)
         for name, section in bare.items():
             if name == "metadata":
                 before = result.get("metadata", {})

@@ -13,8 +13,8 @@ from farflung.client.rest import Client
 from farflung.lib.klog import Bare, Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import CacheChange
+from farflung.runtime.environment import Environment
 from farflung.runtime.informer import Informer
-from farflung.runtime.reflector import Environment
 
 LONGEST: Final = 16_384  #: characters of an object in the log; a tenant chooses its annotations
 

@@ -27,7 +27,7 @@ from farflung.placement.names import is_mailbox_name
 from farflung.placement.types import Workspace
 from farflung.runtime.cache import CacheChange
 from farflung.runtime.controller import Controller
-from farflung.runtime.reflector import Environment
+from farflung.runtime.environment import Environment
 
 NAME: Final = "mailbox-releaser"
 WORKERS: Final = 2

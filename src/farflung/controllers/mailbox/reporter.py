@@ -18,8 +18,8 @@ from farflung.placement.syncer_config import SyncerHeartbeat
 from farflung.placement.types import SyncTarget, Workspace
 from farflung.runtime.cache import CacheChange, Key
 from farflung.runtime.controller import Controller
+from farflung.runtime.environment import Environment
 from farflung.runtime.informer import Informer
-from farflung.runtime.reflector import Environment
 
 NAME: Final = "mailbox-reporter"
 WORKERS: Final = 8

@@ -38,7 +38,7 @@ from farflung.placement.feeds import DiscoveryCache, FeedViews, ObjectFeeds
 from farflung.placement.index import CopyKey, CopyReason
 from farflung.placement.name_owners import SHARED_KINDS, owned_scope
 from farflung.placement.names import NAMESPACES, THE_ONE, GroupResource, ObjectRef, PlacementKey, WatchedCollection
-from farflung.placement.project import CopyState, Desired, Projector, ServedVersions, SourceObject, agreed
+from farflung.placement.project import CopyState, Desired, Projector, ServedVersions, SourceObject, agree
 from farflung.placement.state import CONTAINER_KINDS, PlacementState, StatusKey, WorkKey
 from farflung.placement.syncer_config import SyncerSpecs
 from farflung.placement.types import CopyDestination, ObservedObject, Placement
@@ -75,7 +75,7 @@ class SourceReader:
         for cluster, seen in observed:
             versions = await self._serving.versions(cluster, resource) or (seen.api_version,)
             offers.append(ServedVersions(cluster, versions, versions[0]))
-        agreement = agreed(offers, self._agreed.get((copy.mailbox, resource)))
+        agreement = agree(offers, self._agreed.get((copy.mailbox, resource)))
         self._agreed[copy.mailbox, resource] = agreement.version
         found = [
             await self._read_one(agreement.version, cluster, copy.ref, seen)
@@ -87,7 +87,7 @@ class SourceReader:
     async def _read_one(self, version: str, cluster: str, ref: ObjectRef, seen: ObservedObject) -> SourceObject | None:
         """None if the object was deleted."""
         if version == seen.api_version:
-            return self._projector.stripped(cluster, ref, seen)
+            return self._projector.strip(cluster, ref, seen)
         remembered = self._projector.remembered(cluster, ref, seen.version, version)
         if remembered is not None:
             return remembered
@@ -144,7 +144,7 @@ class Copier:
         sources, conflict = None, ""
         if state.has_several_versions:
             sources, conflict = await self._reader.read(copy, state.sources)
-        want = self._projector.desired(state, sources)
+        want = self._projector.compute_copy(state, sources)
         observed = state.observed
         if want.problem:
             failed = PlacementProblem(names.CUSTOMIZATION_FAILED, f"{_at(copy)}{want.problem}")
@@ -206,7 +206,7 @@ class Copier:
         try:
             if observed is None:
                 await self._create(copy, state, served, wanted)
-            elif observed.alive and (changed := project.updated(orjson.loads(observed.document), wanted)) is not None:
+            elif observed.alive and (changed := project.update_of(orjson.loads(observed.document), wanted)) is not None:
                 answer = await client.update(collection, changed)
                 self._log_write("Updated", copy)
                 self._feeds.assume(served, answer)

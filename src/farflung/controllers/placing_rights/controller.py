@@ -23,9 +23,9 @@ from farflung.lib.workqueue import WorkQueue
 from farflung.placement.types import PlacingRight
 from farflung.runtime.cache import CacheChange
 from farflung.runtime.controller import Controller
+from farflung.runtime.environment import Environment
 from farflung.runtime.informer import Informer, SharedInformers
 from farflung.runtime.manager import Manager
-from farflung.runtime.reflector import Environment
 
 NAME: Final = "placing-rights"
 WORKERS: Final = 8

@@ -31,11 +31,11 @@ from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 from farflung.runtime.cache import CacheChange, Key
 from farflung.runtime.controller import Controller
+from farflung.runtime.environment import Environment
 from farflung.runtime.informer import Informer
 from farflung.runtime.manager import Manager
 from farflung.runtime.plan import Create, Delete, Update, UpdateStatus, Write
 from farflung.runtime.recorder import InvolvedObject, Recorder
-from farflung.runtime.reflector import Environment
 
 WORKERS: Final = 2
 ASSUMED_FOR: Final = timedelta(seconds=30)  #: a write that no watch event confirms is forgotten after this time

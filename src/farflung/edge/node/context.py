@@ -13,8 +13,8 @@ from farflung.client.rest import Client
 from farflung.edge.runtimes.base import Publisher, Runtime
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
+from farflung.runtime.environment import Environment
 from farflung.runtime.recorder import Recorder
-from farflung.runtime.reflector import Environment
 
 NODE_ADDRESS: Final = "127.0.0.1"  #: IP address of the node and of its pods, which only this machine can reach
 
