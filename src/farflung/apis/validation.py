@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from farflung.machinery import names
 from farflung.machinery.errors import FieldError, Obj, field_forbidden, invalid_value, not_supported, required, too_long
+from farflung.machinery.selectors import selector_of
 
 
 def no_change(obj: Obj) -> None: ...
@@ -297,27 +298,11 @@ def is_empty_selector(selector: Obj | None) -> bool:
 
 
 def selects(selector: Obj | None, labels: Mapping[str, str]) -> bool:
-    """Whether a valid selector matches; no selector matches nothing."""
-    if selector is None:
+    """Whether a selector matches; no selector and an invalid one match nothing."""
+    try:
+        return selector is not None and selector_of(selector).matches(labels)
+    except KeyError:
         return False
-    for key, value in (selector.get("matchLabels") or {}).items():
-        if labels.get(key) != value:
-            return False
-    return all(_holds(expression, labels) for expression in selector.get("matchExpressions") or ())
-
-
-def _holds(expression: Obj, labels: Mapping[str, str]) -> bool:
-    value = labels.get(expression.get("key", ""))
-    match expression.get("operator"):
-        case "In":
-            return value in (expression.get("values") or ())
-        case "NotIn":
-            return value not in (expression.get("values") or ())
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-    return False
 
 
 # --- numbers or percentages -----------------------------------------------------------------------
