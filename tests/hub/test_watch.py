@@ -6,13 +6,15 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from hub_harness import CONFIG_MAPS, PARTIAL, TABLE, Collector, LocalHub
+from hub_harness import CONFIG_MAPS, PARTIAL, TABLE, Collector, LocalHub, Watch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.http.messages import Stream
 from farflung.hub.assembly import watch_seconds
 from farflung.hub.catalog import objects
+from farflung.hub.registry import respond
+from farflung.hub.registry import watch as watches
 from farflung.store.sqlite.store import SqliteStore
 
 INITIAL = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
@@ -573,3 +575,43 @@ async def test_a_slow_client_is_cut_off_and_the_others_go_on(hub: LocalHub) -> N
     assert len(await watch.next(20)) == 20
     await asyncio.sleep(0)
     assert hub.watches.count == 1
+
+
+# --- deliveries that wait -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("accept", ["application/json", TABLE])
+async def test_changes_arrive_once_and_in_order_while_deliveries_wait(
+    hub: LocalHub, monkeypatch: pytest.MonkeyPatch, accept: str
+) -> None:
+    monkeypatch.setattr(watches, "AT_ONCE", 3)  # further deliveries wait for their turn
+    monkeypatch.setattr(respond, "AT_ONCE", 1_500)  # workers encode larger objects
+    opened: list[tuple[int, Watch]] = []
+    written: list[int] = []
+    for number in range(24):
+        for query in ({}, {"labelSelector": f"a!={number % 5}"}):
+            since = {"resourceVersion": str(hub.store.revision)}
+            opened.append((number, await hub.watch(CONFIG_MAPS, since | query, accept=accept)))
+        path, data = f"{CONFIG_MAPS}/c{number % 4}", {"k": "x" * (3_000 if number % 3 else 10) + str(number)}
+        match number:
+            case 0 | 1 | 2 | 3 | 15:
+                await hub.create(CONFIG_MAPS, {"metadata": {"name": f"c{number % 4}"}, "data": data})
+            case 11:
+                await hub.delete(path)
+            case _:
+                await hub.patch(path, {"data": data})
+        written.append(hub.store.revision)
+    for number, watch in opened:
+        events = await watch.next(len(written) - number)
+        assert [int(event["object"]["metadata"]["resourceVersion"]) for event in events] == written[number:]
+    assert bool(hub.assembly.workers.finished) == (accept == TABLE)
+
+
+async def test_watches_that_are_too_far_behind_are_cut_off(hub: LocalHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watches, "AT_ONCE", 0)
+    monkeypatch.setattr(watches, "BEHIND", 1)
+    watch = await hub.watch(CONFIG_MAPS)
+    entries = [(f"/core/configmaps/root/default/{name}", b'{"metadata":{"resourceVersion":""}}') for name in "abc"]
+    await asyncio.gather(*(hub.store.put(key, value, expect=0) for key, value in entries))
+    await watch.end()
+    assert watch.aborted

@@ -31,6 +31,8 @@ BUSY: Final = 0.005
 SLICE: Final = 0.002
 #: Seconds of work after which the end of the turn is awaited.  Less would cost quick requests a tenth of their time.
 NOTICED: Final = 0.003
+#: Small writes to streams in a turn of the event loop before further ones wait for another.
+WRITES: Final = 64
 #: Bytes that count like the rest of a request, in the estimate of its cost.
 OVERHEAD: Final = 2048
 #: Bytes of a body for each further seat of a request.
@@ -352,7 +354,18 @@ class WriteTurns:
         self._loop = loop
         self._queue: FairQueue[tuple[Flow, Callable[[], None]]] = FairQueue(shares)
         self._scheduled = False
+        self._written = 0  #: in this turn of the event loop, without waiting
         self.clock = clock
+
+    def may_write_now(self) -> bool:
+        """Whether a small write need not wait: only the first ones of each turn."""
+        if not self._written:
+            self._loop.call_soon(self._forget_written)
+        self._written += 1
+        return self._written <= WRITES
+
+    def _forget_written(self) -> None:
+        self._written = 0
 
     def wait(self, flow: Flow, write: Callable[[], None]) -> None:
         """`write` is called once, in a later turn."""

@@ -68,7 +68,8 @@ class StreamSink:
         if not self._open or self._ending or not data:
             return
         connection = self._connection
-        if self._producing or connection.writing_paused or len(data) > BLOCK:
+        writers = connection.shared.writers
+        if self._producing or connection.writing_paused or len(data) > BLOCK or not writers.may_write_now():
             self._enqueue(data)
         else:
             connection.write(connection.shared.framed(data) if self._chunked else data)

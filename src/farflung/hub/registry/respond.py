@@ -224,6 +224,11 @@ class Presenter:
             self._limit = AT_ONCE // slowness
 
     @property
+    def is_plain(self) -> bool:
+        """Whether objects are sent as they are stored."""
+        return self._plain and self._kind.conversion is None
+
+    @property
     def has_columns(self) -> bool:
         return self._representation.as_ == "Table"
 
@@ -251,7 +256,7 @@ class Presenter:
 
     @property
     def _most(self) -> int:
-        return 1024 if self._plain and self._kind.conversion is None else 128
+        return 1024 if self.is_plain else 128
 
     def is_heavy(self, entries: Sequence[Entry]) -> bool:
         """Whether a portion is one object that takes longer than a turn."""

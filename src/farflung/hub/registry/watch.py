@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +18,8 @@ from weakref import ref
 
 import orjson
 
-from farflung.http.messages import ComputedPiece, Holder, Piece, Pieces, Sink, Stream
+from farflung.http.flow_control import WriteTurns
+from farflung.http.messages import EXEMPT, ComputedPiece, Flow, Holder, Piece, Pieces, Sink, Stream
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.objects import ObjectSelection
 from farflung.hub.catalog.served import Changed
@@ -32,6 +34,10 @@ from farflung.store.base import Change, Compacted, Entry, Revision, Store, Subsc
 
 BOOKMARK_EVERY: Final = 60.0
 BOOKMARK_BEFORE_END: Final = 2.0
+#: work of deliveries in a turn of the event loop before further ones wait: watch groups, watchers, and decoded KiB
+AT_ONCE: Final = 128
+KIB: Final = 1024
+BEHIND: Final = 1_000  #: deliveries that may wait
 CHANGES_AT_ONCE: Final = 64  #: changes that are encoded before other requests get a turn
 EVENT_START: Final = b'{"type":"%b","object":'
 EVENT_END: Final = b"}\n"
@@ -67,6 +73,8 @@ class Watches:
         self._lasting = lasting
         self._watch_groups: dict[Topic, WatchGroup] = {}
         self._by_scope: dict[str | Changed, dict[WatchGroup, None]] = {}
+        self._turns: WriteTurns | None = None  #: of deliveries that wait
+        self._spent = 0  #: work of deliveries in this turn of the event loop
         self.count = 0
 
     async def open(self, call: Call) -> Stream:
@@ -98,6 +106,22 @@ class Watches:
             watch_group = self._watch_groups[topic] = WatchGroup(self, topic, call, self._store)
             self._by_scope.setdefault(topic.scope, {})[watch_group] = None
         return watch_group
+
+    def spend(self, work: int) -> bool:
+        """Whether this turn of the event loop has time for a delivery."""
+        if not self._spent:
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+        self._spent += work
+        return self._spent <= AT_ONCE
+
+    def _begin_turn(self) -> None:
+        self._spent = 0
+
+    def wait(self, flow: Flow, deliver: Callable[[], None]) -> None:
+        """`deliver` is called once, in a fair turn of the flow."""
+        if self._turns is None:
+            self._turns = WriteTurns(asyncio.get_running_loop(), {})
+        self._turns.wait(flow, deliver)
 
     def forget(self, watch_group: WatchGroup) -> None:
         del self._watch_groups[watch_group.topic]
@@ -149,6 +173,16 @@ class Watches:
 Past = bytes | Pieces  #: the events before live ones
 
 
+@dataclass(slots=True, eq=False)
+class Delivery:
+    """Changes for the watchers that a watch group had at that time."""
+
+    changes: Sequence[Change]
+    members: Sequence[WatchStream]
+    encoded: list[bytes | ComputedPiece] | None = None  #: None: not encoded yet
+    computing: int = 0  #: events
+
+
 class WatchGroup:
     """The watchers of one topic."""
 
@@ -158,6 +192,8 @@ class WatchGroup:
         self._store = store
         self._present = respond.presenter_of(call, topic.representation)
         self._members: set[WatchStream] = set()
+        self._flow = call.tools.flow_of(call.request) or EXEMPT
+        self._waiting: deque[Delivery] = deque()
         self._changes = 0  #: commits
         self._snapshot: Callable[[], Snapshot | None] = no_snapshot  #: while clients read it and nothing changes
         self._subscription: Subscription | None = None
@@ -174,6 +210,7 @@ class WatchGroup:
         self._members.remove(watcher)
         self._watches.count -= 1
         if not self._members and self._subscription is not None:
+            self._waiting.clear()
             self._subscription.cancel()
             self._subscription = None
             self._watches.forget(self)
@@ -189,33 +226,89 @@ class WatchGroup:
     def _on_changes(self, changes: Sequence[Change]) -> None:
         self._changes += 1
         self._snapshot = no_snapshot
+        if len(self._waiting) > BEHIND:
+            log.info("watches of %s are cut off, which are too far behind", self.topic.resource)
+            self._cut_off()
+            return
+        members = tuple(self._members)
+        for portion in change_portions(changes):
+            self._waiting.append(Delivery(portion, members))
+            if len(self._waiting) == 1 and self._watches.spend(self._work(self._waiting[0])):
+                self._deliver()
+            elif len(self._waiting) == 1:
+                self._watches.wait(self._flow, self._deliver_next)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether watchers do not have all changes yet."""
+        return bool(self._waiting)
+
+    def _work(self, delivery: Delivery) -> int:
+        decoded = 0 if self._present.is_plain else sum(map(size_of, delivery.changes)) // KIB
+        return 1 + len(delivery.members) + decoded
+
+    def _deliver_next(self) -> None:
+        """Called in the turn of this group."""
+        if self._waiting:
+            self._deliver()
+
+    def _deliver(self) -> None:
+        """Deliver the first changes, and let the next ones wait for a turn."""
+        delivery = self._waiting[0]
         try:
-            data = b"".join(self.encoded(changes))
+            if delivery.encoded is None:
+                delivery.encoded = self._events(delivery.changes)
+                computed = [one for one in delivery.encoded if isinstance(one, asyncio.Future)]
+                delivery.computing = len(computed)
+                for one in computed:
+                    one.add_done_callback(partial(self._on_computed, delivery))
+            if delivery.computing:
+                return
+            data = b"".join([one.result() if isinstance(one, asyncio.Future) else one for one in delivery.encoded])
         except Exception:
             log.exception("a change of %s cannot be shown; its watchers are cut off", self.topic.resource)
-            for watcher in tuple(self._members):
-                watcher.cut_off()
+            self._cut_off()
             return
+        self._waiting.popleft()
         if data:
-            for watcher in tuple(self._members):
+            for watcher in delivery.members:
                 watcher.send(data)
+        if self._waiting:
+            self._watches.wait(self._flow, self._deliver_next)
+
+    def _cut_off(self) -> None:
+        self._waiting.clear()
+        for watcher in tuple(self._members):
+            watcher.cut_off()
+
+    def _on_computed(self, delivery: Delivery, event: ComputedPiece) -> None:
+        delivery.computing -= 1
+        if not delivery.computing and self._waiting and self._waiting[0] is delivery:
+            self._watches.wait(self._flow, self._deliver_next)
+
+    def _events(self, changes: Sequence[Change]) -> list[bytes | ComputedPiece]:
+        return [
+            self._computed_event(kind, entry) if self._present.is_heavy([entry]) else self._event(kind, entry)
+            for kind, entry in self._selected(changes)
+        ]
 
     def encoded(self, changes: Sequence[Change]) -> list[bytes]:
+        return [self._event(kind, entry) for kind, entry in self._selected(changes)]
+
+    def _selected(self, changes: Sequence[Change]) -> Iterator[tuple[str, Entry]]:
+        """The events of changes: their types and objects."""
         selection = self.topic.selection
         selects = bool(selection)
-        events = []
         for change in changes:
             entry, previous = change.entry, change.previous
             if selects:
                 entry = entry if entry is not None and selection.matches(entry) else None
                 previous = previous if previous is not None and selection.matched(previous) else None
             if entry is not None:
-                events.append(self._event("MODIFIED" if previous is not None else "ADDED", entry))
+                yield "MODIFIED" if previous is not None else "ADDED", entry
             elif previous is not None:
                 # with the revision of the object, by which its kind is converted
-                deleted = Entry(change.key, objects.stamp(previous.value, change.revision), previous.revision)
-                events.append(self._event("DELETED", deleted))
-        return events
+                yield "DELETED", Entry(change.key, objects.stamp(previous.value, change.revision), previous.revision)
 
     async def state(self) -> Snapshot:
         """The current objects that are selected."""
@@ -256,16 +349,16 @@ class WatchGroup:
     def history(self, changes: Sequence[Change]) -> Past:
         """Events of all changes."""
         portions = list(change_portions(changes))
-        if len(portions) == 1:
+        if len(portions) == 1 and (self._present.is_plain or sum(map(size_of, changes)) <= LARGE):
             return b"".join(self.encoded(changes))
 
-        def pieces(holder: Holder) -> Iterator[Piece]:
+        def pieces(holder: Holder) -> Iterator[Piece | ComputedPiece]:
             for portion in portions:
                 for change in portion:
                     holder.hold(change, size_of(change))  # it may be in memory for this client only
                 yield b""
             for portion in portions:
-                yield b"".join(self.encoded(portion))
+                yield from self._events(portion)
 
         return pieces
 
@@ -325,7 +418,7 @@ def error_event(error: ApiError) -> bytes:
 class WatchStream:
     """One client.  Live events wait until it is started, and follow its initial events."""
 
-    __slots__ = ("_bookmarks", "_lacks_columns", "_past", "_seconds", "_sink", "_timers", "_waiting", "_watch_group")
+    __slots__ = ("_watch_group", "_bookmarks", "_lacks_columns", "_past", "_seconds", "_sink", "_timers", "_waiting")
 
     def __init__(self, watch_group: WatchGroup, *, seconds: float, bookmarks: bool) -> None:
         self._watch_group = watch_group
@@ -382,7 +475,8 @@ class WatchStream:
     def _mark(self, end: float) -> None:
         if self._sink is None:
             return
-        self._write(self._watch_group.bookmark(self._watch_group.revision))
+        if not self._watch_group.is_behind:
+            self._write(self._watch_group.bookmark(self._watch_group.revision))
         loop = asyncio.get_running_loop()
         left = end - loop.time() - BOOKMARK_BEFORE_END
         if left > 0:
