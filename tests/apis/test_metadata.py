@@ -96,6 +96,9 @@ def test_orphan_and_foreground_deletion_exclude_each_other() -> None:
 
 
 def test_an_owner_says_what_it_is() -> None:
+    assert told(ownerReferences=[{}] * 1_001) == [
+        "metadata.ownerReferences: Too many: 1001: must have at most 1000 items"
+    ]
     assert told(ownerReferences=[{}]) == [
         'metadata.ownerReferences.apiVersion: Invalid value: "": version must not be empty',
         'metadata.ownerReferences.kind: Invalid value: "": must not be empty',

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -185,6 +186,21 @@ async def test_the_rules_of_an_administrator_allow_everything(hub: LocalHub) -> 
 
     assert review["status"]["resourceRules"][0] == {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
     assert review["status"]["nonResourceRules"][0] == {"verbs": ["*"], "nonResourceURLs": ["*"]}
+
+
+async def test_only_the_first_of_many_rules_are_listed(hub: LocalHub) -> None:
+    wide = {"verbs": [f"v{number}" for number in range(9_000)], "apiGroups": [""], "resources": ["pods"]}
+    await hub.create(f"{RBAC}/clusterroles", {"metadata": {"name": "wide"}, "rules": [wide] * 3})
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "wide"}
+    subject = {"kind": "User", "name": "somebody", "apiGroup": "rbac.authorization.k8s.io"}
+    bound = {"metadata": {"name": "wide"}, "roleRef": reference, "subjects": [subject]}
+    await hub.create(f"{RBAC}/clusterrolebindings", bound)
+    hub.token = USER_TOKEN
+    review = await hub.post(f"{PATH}/selfsubjectrulesreviews", {"spec": {"namespace": "other"}})
+    status = review.json["status"]
+    assert len([rule for rule in status["resourceRules"] if len(rule["verbs"]) == 9_000]) == 2
+    assert status["incomplete"] is True
+    assert re.fullmatch(r"only the first \d+ of \d+ rules are shown", status["evaluationError"])
 
 
 async def test_a_missing_role_is_reported_with_the_rules(hub: LocalHub) -> None:

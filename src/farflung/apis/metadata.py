@@ -8,7 +8,16 @@ from typing import Final
 from farflung.apis import definitions, wire
 from farflung.apis.validation import IMMUTABLE, NOT_NEGATIVE, Errors, Rules, check_annotations, check_labels, check_name
 from farflung.machinery import names
-from farflung.machinery.errors import FieldError, Obj, field_forbidden, go_quote, invalid_value, required, too_long
+from farflung.machinery.errors import (
+    FieldError,
+    Obj,
+    field_forbidden,
+    go_quote,
+    invalid_value,
+    required,
+    too_long,
+    too_many,
+)
 from farflung.machinery.schema.conform import Conformed, compile
 from farflung.machinery.schema.structural.embedded import MetadataRules
 
@@ -87,7 +96,13 @@ def _check_content(metadata: Obj, namespaced: bool, errors: Errors) -> None:
 # --- owners ---------------------------------------------------------------------------------------
 
 
+MOST_OWNERS: Final = 1_000  #: the garbage collector looks up each
+
+
 def _check_owners(owners: Sequence[Obj], errors: Errors) -> None:
+    if len(owners) > MOST_OWNERS:
+        errors.append(too_many("metadata.ownerReferences", len(owners), MOST_OWNERS))
+        return
     controller = ""
     for owner in owners:
         _check_owner(owner, errors)

@@ -25,6 +25,7 @@ from farflung.hub.auth.certificate_requests import (
     SIGNERS,
     SigningRefused,
     parse_request,
+    read_request,
     requests_administrator,
     sign_request,
 )
@@ -225,6 +226,13 @@ def test_a_certificate_of_an_earlier_version_is_still_valid_in_its_cluster_only(
 def test_what_is_no_request_is_not_signed(request_: str) -> None:
     with pytest.raises(SigningRefused):
         parse_request(request_)
+
+
+def test_a_huge_request_is_not_even_read() -> None:
+    names = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, f"o{number}") for number in range(2_000)]
+    request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(names)).sign(new_key(), hashes.SHA256())  # type: ignore[arg-type]
+    with pytest.raises(SigningRefused, match="larger than 32768 bytes"):
+        read_request(base64.b64encode(request.public_bytes(Encoding.PEM)).decode())
 
 
 def test_of_several_common_names_the_one_that_was_checked_is_the_name_of_the_user() -> None:

@@ -10,6 +10,7 @@ from examples import examples
 from house import House, owned_by
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from long_turns import no_long_turns
 from memory_store import MemoryStore
 
 from farflung.hub.catalog import objects
@@ -325,6 +326,17 @@ async def test_a_cascade_that_is_interrupted_anywhere_ends_the_same(
             await house.restart(after=turns)
         await house.settle()
         assert await shape_of(house) == expected(graph, [(number, policy) for number in sorted(deleted)])
+
+
+async def test_owners_that_are_searched_in_many_namespaces_hold_no_turn(house: House) -> None:
+    for number in range(200):
+        await house.create("namespaces", f"n{number}")
+    absent = {"apiVersion": "v1", "kind": "ConfigMap"}
+    owners = [{**absent, "name": f"o{number}", "uid": f"u{number}"} for number in range(800)]
+    async with no_long_turns():
+        await house.create("configmaps", "child", ownerReferences=owners)
+        await house.settle()
+    assert await house.find("configmaps", "child") is None
 
 
 async def test_an_owner_in_another_namespace_is_reported_by_an_event(house: House) -> None:

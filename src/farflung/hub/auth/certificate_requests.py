@@ -71,6 +71,9 @@ PURPOSES: Final[Mapping[str, x509.ObjectIdentifier]] = {
 }
 
 
+LARGEST: Final = 32 * 1024  #: bytes of an encoded request; usual ones have about a thousand
+
+
 class SigningRefused(Exception):
     """The reason why a request is not signed."""
 
@@ -87,6 +90,8 @@ def parse_request(encoded: str) -> x509.CertificateSigningRequest:
 
 def read_request(encoded: str) -> x509.CertificateSigningRequest:
     """Raises SigningRefused."""
+    if len(encoded) > LARGEST:
+        raise SigningRefused(f"x509: the request is larger than {LARGEST} bytes in base64")
     try:
         request = x509.load_pem_x509_csr(base64.b64decode(encoded))
         request.public_key()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
@@ -250,6 +251,9 @@ def changed_metadata(metadata: Obj, action: Action) -> Obj:
     raise AssertionError(action)
 
 
+TOGETHER: Final = 256  #: namespaces that are searched in a turn of the event loop
+
+
 class OwnerNamespaceEvents:
     """Events about owner references to objects in another namespace, which have no effect."""
 
@@ -263,16 +267,18 @@ class OwnerNamespaceEvents:
     async def report(self, entry: Entry, metadata: OwnershipMetadata) -> None:
         """Create an Event for each owner in another namespace."""
         for reference in metadata.references:
-            if self._is_in_another_namespace(entry.key, reference):
+            if await self._is_in_another_namespace(entry.key, reference):
                 await self._create(entry, metadata, reference)
 
-    def _is_in_another_namespace(self, key: str, reference: OwnerReference) -> bool:
+    async def _is_in_another_namespace(self, key: str, reference: OwnerReference) -> bool:
         cluster = cluster_in(key)
         resource = self._kinds.of_type(cluster, reference.apiVersion, reference.kind)
         if resource is None or not resource.namespaced:
             return False
         own = objects.name_in(key)[0]
-        for entry in self._store.list(f"{NAMESPACES}{cluster}/").entries:
+        for number, entry in enumerate(self._store.list(f"{NAMESPACES}{cluster}/").entries):
+            if number % TOGETHER == 0:
+                await asyncio.sleep(0)
             namespace = objects.name_in(entry.key)[1]
             if namespace == own:
                 continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import accumulate
 from typing import Final
 
 from farflung.apis.names import SERVICE_ACCOUNT
@@ -11,7 +12,7 @@ from farflung.http.messages import Answer
 from farflung.hub.auth.authenticator import Authenticator
 from farflung.hub.auth.authorizer import Authorizer
 from farflung.hub.auth.escalation import ALL_RULES
-from farflung.hub.auth.rbac import aggregate
+from farflung.hub.auth.rbac import PolicyRule, aggregate
 from farflung.hub.auth.service_account_tokens import CLUSTER
 from farflung.hub.registry import respond
 from farflung.hub.registry.bodies import decode_object
@@ -24,6 +25,7 @@ from farflung.machinery.errors import FieldError, Obj, bad_request, invalid
 
 #: reviews whose answer repeats nothing of the request
 PLAIN: Final = frozenset({"SelfSubjectReview", "SelfSubjectRulesReview"})
+MOST_TEXTS: Final = 20_000  #: texts of all rules in an answer
 EMPTY: Final[Obj] = {"metadata": {}, "spec": {}}
 
 
@@ -91,19 +93,27 @@ class Reviews:
         return status | {"reason": decision.reason} if decision.reason else status
 
     def _rules(self, call: Call, review: Obj) -> Obj:
-        """Everything that RBAC lets the user do in a namespace."""
+        """Everything that RBAC lets the user do in a namespace, up to a limit."""
         namespace = (review.get("spec") or {}).get("namespace", "")
         if not namespace:
             raise bad_request("no namespace on request")
         found, errors = self._authorizer.rules_of(call.target.cluster, call.user, namespace)
         if is_administrator(call.user):
             found = [*ALL_RULES, *found]
+        sizes = accumulate(map(size_of, found))
+        shown = [rule for rule, size in zip(found, sizes, strict=False) if size <= MOST_TEXTS]
+        if len(shown) < len(found):
+            errors = [*errors, f"only the first {len(shown)} of {len(found)} rules are shown"]
         status: Obj = {
-            "resourceRules": [rule.as_resource_rule() for rule in found if rule.resources],
-            "nonResourceRules": [rule.as_path_rule() for rule in found if rule.paths],
-            "incomplete": False,
+            "resourceRules": [rule.as_resource_rule() for rule in shown if rule.resources],
+            "nonResourceRules": [rule.as_path_rule() for rule in shown if rule.paths],
+            "incomplete": len(shown) < len(found),
         }
         return status | {"evaluationError": aggregate(errors)} if errors else status
+
+
+def size_of(rule: PolicyRule) -> int:
+    return 1 + sum(map(len, (rule.verbs, rule.groups, rule.resources, rule.names, rule.paths)))
 
 
 def refuse(errors: list[FieldError]) -> None:
