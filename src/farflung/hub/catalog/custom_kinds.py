@@ -92,7 +92,11 @@ class DefinitionVersion:
 
     def __init__(self, described: Obj) -> None:
         self.name: str = described["name"]
-        self.schema: Obj = described.get("schema", {}).get("openAPIV3Schema") or ANYTHING
+        self._described = described
+
+    @cached_property
+    def schema(self) -> Obj:
+        return self._described.get("schema", {}).get("openAPIV3Schema") or ANYTHING
 
     @cached_property
     def _compiled(self) -> CompiledSchema:
@@ -113,6 +117,8 @@ class DefinitionVersion:
 
 
 class Definition:
+    versioned = DefinitionVersion  #: makes a version
+
     def __init__(self, definition: Obj, unchanged_since: Revision, resources: Iterable[Resource] | None = None) -> None:
         """`unchanged_since`: objects of later revisions were written under this definition.  `resources`: None: as in
         the definition."""
@@ -125,9 +131,7 @@ class Definition:
         self.plural: str = spec["names"]["plural"]
         self.resources = tuple(kinds.resources_of(definition) if resources is None else resources)
         self._stored: str = kinds.stored_version(definition)
-        self._versions: Mapping[str, DefinitionVersion] = {
-            one["name"]: DefinitionVersion(one) for one in spec["versions"]
-        }
+        self._versions: Mapping[str, DefinitionVersion] = {one["name"]: self.versioned(one) for one in spec["versions"]}
         self._scales = {one.version: kinds.scale_paths(definition, one.version) for one in self.resources}
         self._kinds: dict[str, Kind] = {}
 

@@ -132,13 +132,16 @@ class ClusterKinds:
     def openapi(self) -> OpenAPI:
         from farflung.hub.catalog.openapi.handler import OpenAPI
 
-        return OpenAPI(self.catalog, self._brought, self._shelf, self.definitions)
+        sources = [*self.definitions, *(self._base.definitions if self._base else ())]
+        return OpenAPI(self.catalog, self._brought, self._shelf, sources)
 
     def _brought(self, resource: Resource) -> Own:
         if extended := self._extended.get(path_of(resource)):
             return extended.openapi()
         definition = self._definitions.get(path_of(resource))
-        return {} if definition is None else definition.openapi(resource.version)
+        if definition is None:
+            return {} if self._base is None else self._base._brought(resource)
+        return definition.openapi(resource.version)
 
 
 def path_of(resource: Resource) -> Path:

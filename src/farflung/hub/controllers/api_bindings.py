@@ -89,6 +89,7 @@ class APIBindingController:
         self._collector = collector
         self._release_names = release_names
         self._identities: dict[str, set[str]] = {}  #: key of a Secret → exports whose identity is in it
+        self._exporters: dict[tuple[str, str], set[ExportKey]] = {}  #: cluster and name of a schema → its exports
         self._subscriptions: list[Subscription] = []
         #: key of a deleted binding → subscriptions to the prefixes of its remaining objects
         self._waiting: dict[str, dict[str, Subscription]] = {}
@@ -105,6 +106,7 @@ class APIBindingController:
         self._subscriptions = [self._store.subscribe(prefix, watcher) for prefix, watcher in listeners]
         for entry in self._store.list(EXPORTS).entries:
             self._follow_identity(None, entry)
+            self._follow_schemas(None, entry)
             self.queue.add(entry.key)
         for entry in self._store.list(COPIES).entries:
             self._enqueue_copies(cluster_in(entry.key))
@@ -131,6 +133,7 @@ class APIBindingController:
     def _on_exports(self, changes: Sequence[Change]) -> None:
         for change in changes:
             self._follow_identity(change.previous, change.entry)
+            self._follow_schemas(change.previous, change.entry)
             if change.entry and change.previous and offer_fields(change.entry) == offer_fields(change.previous):
                 continue
             name = name_in(change.key)[1]
@@ -147,6 +150,14 @@ class APIBindingController:
         if after is not None:
             self._identities.setdefault(identity_key(after), set()).add(after.key)
 
+    def _follow_schemas(self, before: Entry | None, after: Entry | None) -> None:
+        for export, place in exported_schemas(before):
+            self._exporters[place].discard(export)
+            if not self._exporters[place]:
+                del self._exporters[place]
+        for export, place in exported_schemas(after):
+            self._exporters.setdefault(place, set()).add(export)
+
     def _on_secrets(self, changes: Sequence[Change]) -> None:
         for change in changes:
             for key in self._identities.get(change.key, ()):
@@ -160,10 +171,8 @@ class APIBindingController:
         for change in changes:
             if change.entry is not None and change.previous is not None:
                 continue  # schemas are immutable
-            cluster, name = cluster_in(change.key), name_in(change.key)[1]
-            for entry in self._store.list(f"{EXPORTS}{cluster}/").entries:
-                if name in schema_names(objects.decode(entry)):
-                    self._enqueue_bindings(ExportKey(cluster, name_in(entry.key)[1]))
+            for export in self._exporters.get((cluster_in(change.key), name_in(change.key)[1]), ()):
+                self._enqueue_bindings(export)
 
     def _on_definitions(self, changes: Sequence[Change]) -> None:
         for change in changes:
@@ -315,6 +324,15 @@ class APIBindingController:
             return
         metadata = {**binding["metadata"], "finalizers": finalizers}
         await self._write(entry, {**binding, "metadata": metadata}, binding)
+
+
+def exported_schemas(export: Entry | None) -> list[tuple[ExportKey, tuple[str, str]]]:
+    """Each schema once, by cluster and name."""
+    if export is None:
+        return []
+    cluster = cluster_in(export.key)
+    key = ExportKey(cluster, name_in(export.key)[1])
+    return [(key, (cluster, name)) for name in dict.fromkeys(schema_names(objects.decode(export)))]
 
 
 def identity_key(export: Entry) -> str:

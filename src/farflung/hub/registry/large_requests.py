@@ -22,7 +22,7 @@ from farflung.hub.catalog import objects
 from farflung.hub.catalog.kinds import Kind, Shape, made
 from farflung.hub.registry.bodies import media_type
 from farflung.hub.registry.call import Call, CallDependencies, Handler, check_room
-from farflung.hub.registry.pipeline import STEPS, Stage, Write, check_not_terminating
+from farflung.hub.registry.pipeline import STEPS, Run, Stage, Write, check_not_terminating
 from farflung.hub.registry.respond import PLAIN, presenter_of, row_weight
 from farflung.hub.request import media_types
 from farflung.hub.request.attributes import Attributes, Authorization, Decision
@@ -132,6 +132,7 @@ class SentStep:
     finishes: bool
     changes: bool
     needs_name_only: bool  #: needs only the name of the object
+    run: Run | None  #: None: it needs the hub, unless it is one of COMPUTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +242,7 @@ class LargeRequest:
                 step.stage >= Stage.FINISH,
                 step.stage in CHANGING,
                 step.needs_name_only is not None and step.needs_name_only(call.kind, operation),
+                step.run if step.alone else None,
             )
             for step in call.tools.pipeline.steps_of(call.kind, operation)
             if step.concerns is None or step.concerns(call)
@@ -392,11 +394,13 @@ class PipelineProxy:
         for step in steps:
             if step.finishes and write.options.dry_run:
                 break
-            computed = COMPUTED.get(step.name)
-            if computed is None:
+            run = step.run
+            if run is None and step.name in COMPUTED:
+                run = COMPUTED[step.name].run
+            if run is None:
                 self._ask(step, write, operation)
             else:
-                computed.run(write)
+                run(write)
 
     check = run
 

@@ -137,6 +137,7 @@ class Step:
     applies: Applies
     concerns: Callable[[Call], bool] | None = None  #: None: every request; tells it without the object
     needs_name_only: Applies | None = None  #: where it needs no more of the object than its name; None: nowhere
+    alone: bool = False  #: it is a function of the objects, so workers run it themselves
 
 
 def on(*operations: str) -> Applies:

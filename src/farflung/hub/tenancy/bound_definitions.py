@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any, Final, Literal
 
 import orjson
@@ -18,10 +18,10 @@ from farflung.apis.kcp import compute
 from farflung.apis.resource import ALL_VERBS, Resource, Subresource
 from farflung.hub.auth import virtual_machines as machines
 from farflung.hub.auth.virtual_machines import PODS
-from farflung.hub.catalog.custom_kinds import Definition
+from farflung.hub.catalog.custom_kinds import ANYTHING, Definition, DefinitionVersion
 from farflung.hub.catalog.kinds import Kind, shape_of
 from farflung.hub.tenancy.bound_rules import KCP_ACCEPTS, with_builtin_rules
-from farflung.hub.tenancy.resource_schemas import as_definition
+from farflung.hub.tenancy.resource_schemas import as_raw_definition, conformed_version
 from farflung.machinery.errors import Obj
 from farflung.machinery.table import DEFAULT, Cells, Column, Printer
 from farflung.store.base import Revision
@@ -48,12 +48,23 @@ def builtin_resources() -> Mapping[tuple[str, str, str], Resource]:
     return {(one.group, one.version, one.plural): one for one in BUILTIN}
 
 
+class SchemaVersion(DefinitionVersion):
+    """A version of an APIResourceSchema, conformed when it is first used."""
+
+    @cached_property
+    def schema(self) -> Obj:
+        conformed: Obj = conformed_version(self._described)["schema"]["openAPIV3Schema"]
+        return conformed or ANYTHING
+
+
 class BoundDefinition(Definition):
+    versioned = SchemaVersion
+
     def __init__(self, schema: Obj, identity: str, settled: Revision, form: Form = "bound") -> None:
         """`identity`: the identity under which objects are stored."""
         self.identity = identity
         self._has_builtin_types = schema["metadata"]["name"] in compute.SCHEMA_NAMES
-        definition = as_definition(schema)
+        definition = as_raw_definition(schema)
         resources = [served_resource(one, identity, form) for one in kinds.resources_of(definition)]
         resources = [with_pod_binding(one, definition) for one in resources]
         super().__init__(definition, settled, resources)
@@ -109,8 +120,9 @@ def with_pod_binding(resource: Resource, definition: Obj) -> Resource:
     """Add the subresource `binding` and field selectors to Pods, if their schema has the fields."""
     if (resource.group, resource.plural, resource.version) != (*PODS, "v1"):
         return resource
-    versions = definition["spec"]["versions"]
-    schema = next(one["schema"]["openAPIV3Schema"] for one in versions if one["name"] == resource.version)
+    schema = next(
+        SchemaVersion(one).schema for one in definition["spec"]["versions"] if one["name"] == resource.version
+    )
     has_room = _type_at(schema, "spec", "nodeName") == "string" and _type_at(schema, "status", "conditions") == "array"
     if not has_room:
         return resource

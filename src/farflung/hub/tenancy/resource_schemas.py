@@ -47,20 +47,27 @@ def group_resource(resource: str) -> tuple[str, str]:
 
 
 def as_definition(schema: Obj) -> Obj:
-    """The equivalent CustomResourceDefinition.  Its names count as accepted, because conflicts are checked when it is
-    bound.  Raises Malformed for an invalid schema."""
+    """The equivalent CustomResourceDefinition.  Raises Malformed for an invalid schema."""
+    definition = as_raw_definition(schema)
+    definition["spec"]["versions"] = list(map(conformed_version, schema["spec"]["versions"]))
+    return definition
+
+
+def as_raw_definition(schema: Obj) -> Obj:
+    """The same, whose versions are not conformed yet.  Its names count as accepted, because conflicts are checked when
+    it is bound."""
     spec = schema["spec"]
     names_given: Obj = spec["names"]
     accepted = {"singular": names_given.get("kind", "").lower(), **names_given}
     accepted.setdefault("listKind", f"{names_given.get('kind', '')}List")
     return {
         "metadata": schema["metadata"],
-        "spec": {**spec, "names": accepted, "versions": [_version(version) for version in spec["versions"]]},
+        "spec": {**spec, "names": accepted},
         "status": {"acceptedNames": accepted},
     }
 
 
-def _version(version: Obj) -> Obj:
+def conformed_version(version: Obj) -> Obj:
     """The kind APIResourceSchema allows any object as schema."""
     shape = builtin_shape("apiextensions.k8s.io", "apiextensions.k8s.io/v1", "JSONSchemaProps", JSON_SCHEMA)
     return {**version, "schema": {"openAPIV3Schema": shape.conformer.conform(version.get("schema") or {}).obj}}
