@@ -418,7 +418,7 @@ def error_event(error: ApiError) -> bytes:
 class WatchStream:
     """One client.  Live events wait until it is started, and follow its initial events."""
 
-    __slots__ = ("_watch_group", "_bookmarks", "_lacks_columns", "_past", "_seconds", "_sink", "_timers", "_waiting")
+    __slots__ = ("_bookmarks", "_lacks_columns", "_past", "_seconds", "_sink", "_timers", "_waiting", "_watch_group")
 
     def __init__(self, watch_group: WatchGroup, *, seconds: float, bookmarks: bool) -> None:
         self._watch_group = watch_group
