@@ -39,7 +39,7 @@ async def furnished() -> AskedHub:
 async def told(hub: AskedHub, name: str = "p", location: str = "") -> list[list[str]]:
     """The table for people, in cells; the id of the inventory's cluster is C."""
     answer = await explain(hub.asked, name, location)
-    text = printed(answer, "table", detailed=bool(location)).replace(hub.cluster, "C")
+    text = printed(answer, "table", detailed=bool(location)).replace(INVENTORY, "C")
     return [line.split(maxsplit=4) for line in text.splitlines()]
 
 
@@ -48,8 +48,8 @@ async def test_every_location_is_chosen_or_has_a_reason() -> None:
     await hub.place(placement("p", PROD))
     await hub.schedule()
     answer = await explain(hub.asked, "p")
-    head, *lines = printed(answer, "table").replace(hub.cluster, "C").splitlines()
-    assert head.split() == ["CLUSTER", "LOCATION", "SYNCTARGET", "CHOSEN", "REASON"]
+    head, *lines = printed(answer, "table").replace(INVENTORY, "C").splitlines()
+    assert head.split() == ["WORKSPACE", "LOCATION", "SYNCTARGET", "CHOSEN", "REASON"]
     assert lines == [
         'C   dev        <none>       no       spec.locationSelectors[0]: the label env of the Location is "dev", '
         'not "prod"',
@@ -122,11 +122,11 @@ async def test_one_location_is_told_of_in_detail() -> None:
     assert [one["name"] for one in as_document(answer)["locations"]] == ["prod"]
     lines = [line.rstrip() for line in printed(answer, "table", detailed=True).splitlines()]
     assert lines[0:7] == [
-        "Location:   prod",
-        f"Cluster:    {hub.cluster}",
-        "Labels:     env=prod",
-        "Taints:     <none>",
-        "Chosen:     yes",
+        "Location:    prod",
+        f"Workspace:   {INVENTORY}",
+        "Labels:      env=prod",
+        "Taints:      <none>",
+        "Chosen:      yes",
         "",
         "SELECTOR                    MATCHES   REASON",
     ]
@@ -143,7 +143,8 @@ async def test_one_location_is_told_of_in_detail() -> None:
 async def test_a_location_can_be_named_with_its_cluster() -> None:
     hub = await furnished()
     await hub.place(placement("p", {}))
-    assert len(as_document(await explain(hub.asked, "p", f"{hub.cluster}:prod"))["locations"]) == 1
+    for workspace in (hub.cluster, INVENTORY):
+        assert len(as_document(await explain(hub.asked, "p", f"{workspace}:prod"))["locations"]) == 1
     with pytest.raises(InspectError, match="Location elsewhere:prod not found"):
         await explain(hub.asked, "p", "elsewhere:prod")
 
@@ -155,7 +156,7 @@ async def test_it_says_what_the_scheduler_has_still_to_do() -> None:
     assert printed(fresh, "table").splitlines()[-3:] == [
         "Status now: <none>; the scheduler is behind or not running",
         "Slices now: <none>; the scheduler is behind or not running",
-        f"+ {hub.cluster}   prod   good",
+        f"+ {INVENTORY}   prod   good",
     ]
     await hub.schedule()
     dev = placement("p", {"matchLabels": {"env": "dev"}})
@@ -166,7 +167,7 @@ async def test_it_says_what_the_scheduler_has_still_to_do() -> None:
         False,
         [],
     ]
-    assert printed(stale, "table").splitlines()[-1] == f"- {hub.cluster}   prod   good"
+    assert printed(stale, "table").splitlines()[-1] == f"- {INVENTORY}   prod   good"
     await hub.schedule()
     settled = await explain(hub.asked, "p")
     assert [as_document(settled)["now"][key] for key in ("statusIsCurrent", "slicesAreCurrent", "surplus")] == [

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 import yaml
-from asked_hub import AskedHub, placement
+from asked_hub import INVENTORY, AskedHub, placement
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,7 +36,7 @@ async def planned(hub: AskedHub, *objs: Obj) -> Plan:
 
 
 def shown(hub: AskedHub, answer: Obj, **how: Any) -> list[str]:
-    return printed(answer, "table", **how).replace(hub.cluster, "C").splitlines()
+    return printed(answer, "table", **how).replace(INVENTORY, "C").splitlines()
 
 
 async def test_all_destinations_of_a_new_placement_are_added() -> None:
@@ -126,7 +126,7 @@ async def test_the_plan_comes_true() -> None:
     await hub.client.patch(EDGE_PLACEMENTS, "p", {"spec": obj["spec"]})
     await hub.schedule()
     [slice_] = await hub.client.list(SINGLE_PLACEMENT_SLICES)
-    assert slice_["destinations"] == answer["added"]
+    assert [{**one, "workspace": INVENTORY} for one in slice_["destinations"]] == answer["added"]
 
 
 async def test_several_placements_are_summed_up_and_an_error_of_one_harms_no_other() -> None:

@@ -35,9 +35,9 @@ def printed(answer: PlacementExplanation, *, detailed: bool = False) -> Iterator
 
 
 def _rows(locations: Iterable[LocationVerdict]) -> Iterator[list[str]]:
-    yield ["CLUSTER", "LOCATION", "SYNCTARGET", "CHOSEN", "REASON"]
+    yield ["WORKSPACE", "LOCATION", "SYNCTARGET", "CHOSEN", "REASON"]
     for location in locations:
-        head = [location.cluster, location.name]
+        head = [location.workspace, location.name]
         targets, reason = location.sync_targets, location.reason or ""
         if reason and [one.reason for one in targets] != [reason]:
             yield [*head, NONE, "no", reason]
@@ -48,7 +48,7 @@ def _rows(locations: Iterable[LocationVerdict]) -> Iterator[list[str]]:
 def _detailed(location: LocationVerdict) -> str:
     facts = [
         ("Location", location.name),
-        ("Cluster", location.cluster),
+        ("Workspace", location.workspace),
         ("Labels", pairs((location.labels or {}).items())),
         ("Taints", ",".join(location.taints or ()) or NONE),
         ("Chosen", "yes" if location.chosen else f"no: {location.reason}"),
@@ -134,8 +134,10 @@ def _describe_state(current: bool) -> str:
 
 
 def changes(*kinds: tuple[str, Iterable[DestinationEntry]]) -> list[str]:
-    """A line per destination: `+ cluster location syncTarget`."""
-    rows = [[f"{sign} {one.cluster}", one.location_name, one.sync_target_name] for sign, some in kinds for one in some]
+    """A line per destination: `+ workspace location syncTarget`."""
+    rows = [
+        [f"{sign} {one.workspace}", one.location_name, one.sync_target_name] for sign, some in kinds for one in some
+    ]
     return table(rows).splitlines() if rows else []
 
 

@@ -119,7 +119,7 @@ def explain() -> None:
 @click.option(
     "--location",
     default="",
-    metavar="[CLUSTER:]NAME",
+    metavar="[WORKSPACE:]NAME",
     help="Show only this Location (or all Locations of this name), in more detail.",
 )
 @connection("placements")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -17,7 +17,7 @@ from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client, ListOptions
 from farflung.controllers.edge_scheduler import decide
 from farflung.inspect.hub import HubClient, Inventory, get_placement, read_inventory, slices_of, workspace_name
-from farflung.inspect.placement_model import observed_object
+from farflung.inspect.placement_model import observed_object, paths_of
 from farflung.inspect.placing_rights import ReviewedRights
 from farflung.inspect.results import InspectError, Result
 from farflung.machinery.errors import Obj
@@ -75,6 +75,7 @@ class LocationVerdict(Result, frozen=True):
     left_out: bool  #: it matches, and the author may not place on it
     reason: str | UnsetType
     sync_targets: list[TargetVerdict]
+    workspace: str = ""  #: its path, or the logical cluster if it is unknown
     labels: dict[str, str] | UnsetType = UNSET
     taints: list[str] | UnsetType = UNSET
     selectors: list[SelectorVerdict] | UnsetType = UNSET
@@ -122,6 +123,7 @@ class DestinationEntry(Result, frozen=True):
     location_name: str
     sync_target_name: str
     uid: str = msgspec.field(name="syncTargetUID")
+    workspace: str = ""  #: its path, or the logical cluster if it is unknown
 
 
 class WrittenState(Result, frozen=True):
@@ -149,7 +151,7 @@ ASKED: Final = 50  #: mailboxes per Location that are checked for withdrawals
 
 
 async def explain(hub: HubClient, name: str, location: str = "") -> PlacementExplanation:
-    """`location`: restricts it to NAME or CLUSTER:NAME."""
+    """`location`: restricts it to NAME or WORKSPACE:NAME."""
     document = await get_placement(hub, name)
     if document is None:
         raise InspectError(f"EdgePlacement {name} not found in the workspace {workspace_name(hub)}")
@@ -210,6 +212,7 @@ class ExplainedPlacement:
         self._inventory = known
         self._observed = observed
         self._resolver = resolver
+        self._paths = paths_of(known.locations)
         self._previous = previous(placement, observed)
         self.resolution: Resolution = self._resolver.resolve(placement.key, self._previous)
 
@@ -219,7 +222,8 @@ class ExplainedPlacement:
     def locations(self, wanted: str = "") -> Iterator[LocationVerdict]:
         cluster, _, name = wanted.rpartition(":")
         for one in self._resolver.explain(self.placement.key, self._previous):
-            if name in ("", one.location.name) and cluster in ("", one.location.cluster):
+            path = self._paths.get(one.location.cluster, "")
+            if name in ("", one.location.name) and cluster in ("", one.location.cluster, path):
                 verdict = self._location(one)
                 yield self._detailed(one, verdict) if wanted else verdict
 
@@ -233,6 +237,7 @@ class ExplainedPlacement:
             one.left_out,
             one.reason or UNSET,
             sorted([*chosen, *refused], key=lambda target: target.name),
+            self._paths.get(one.location.cluster, one.location.cluster),
         )
 
     def _detailed(self, one: Explanation, verdict: LocationVerdict) -> LocationVerdict:
@@ -280,14 +285,15 @@ class ExplainedPlacement:
             decide.status(self.placement, self.resolution, status, "") is None,
             [SliceSummary(one["metadata"]["name"], len(one.get("destinations") or ())) for one in self._observed],
             not decide.plan(self.placement, wanted, self._observed),
-            entries(after - before),
-            entries(before - after),
+            entries(after - before, self._paths),
+            entries(before - after, self._paths),
             bool(self._document["metadata"].get("deletionTimestamp")) or UNSET,
         )
 
 
-def entries(destinations: Iterable[Destination]) -> list[DestinationEntry]:
-    return [DestinationEntry(*one) for one in sorted(destinations)]
+def entries(destinations: Iterable[Destination], paths: Mapping[str, str]) -> list[DestinationEntry]:
+    """`paths`: of workspaces, by logical cluster."""
+    return [DestinationEntry(*one, paths.get(one.cluster, one.cluster)) for one in sorted(destinations)]
 
 
 COPIES: Final = ListOptions(labels=f"{PROJECTED}={YES}")

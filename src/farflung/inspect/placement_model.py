@@ -8,6 +8,7 @@ from typing import Final
 
 import orjson
 
+from farflung.apis.kcp.names import PATH_ANNOTATION
 from farflung.machinery.errors import Obj
 from farflung.placement import project
 from farflung.placement.customize import Customizer, parse_customizer
@@ -45,6 +46,12 @@ def slices_by_owner(slices: Iterable[Obj]) -> dict[str, list[Obj]]:
 
 def ref_of(resource: GroupResource, obj: Obj) -> ObjectRef:
     return ObjectRef(resource, obj["metadata"].get("namespace") or "", obj["metadata"]["name"])
+
+
+def paths_of(known: Iterable[Location]) -> dict[str, str]:
+    """The paths of the workspaces of Locations, by logical cluster."""
+    found = ((one.key.cluster, one.annotations.get(PATH_ANNOTATION)) for one in known)
+    return {cluster: path for cluster, path in found if path}
 
 
 def observed_object(resource: GroupResource, obj: Obj) -> ObservedObject:

@@ -308,7 +308,7 @@ async def _deletion(hub: HubClient, copies: CopyPlan, manifest: Manifest) -> Pla
     await hub.workspace.delete(EDGE_PLACEMENTS, name)
     before = {one for obj in await slices_of(hub.workspace, name) for one in destinations_of(obj)}
     copies.place(name, None, ())
-    return PlannedPlacement(name, manifest.source, UNSET, GONE, 0, 0, 0, [], entries(before), [])
+    return PlannedPlacement(name, manifest.source, UNSET, GONE, 0, 0, 0, [], entries(before, copies.paths), [])
 
 
 async def _change(
@@ -336,9 +336,9 @@ async def _change(
         matching=resolution.matching,
         chosen=resolution.chosen,
         selected=selected,
-        added=entries(after - before),
-        removed=entries(before - after),
-        unchanged=entries(before & after),
+        added=entries(after - before, copies.paths),
+        removed=entries(before - after, copies.paths),
+        unchanged=entries(before & after, copies.paths),
         warning=ready.get("message", UNSET),
     )
 

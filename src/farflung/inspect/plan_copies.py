@@ -28,7 +28,14 @@ from farflung.client.discovery import DiscoveredResource, ServedResources, disco
 from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.rest import Client
 from farflung.inspect.differences import Difference, SyncerConfigChange, differences, syncer_config_changes
-from farflung.inspect.placement_model import Locations, PlacementModel, observed_object, ref_of, slices_by_owner
+from farflung.inspect.placement_model import (
+    Locations,
+    PlacementModel,
+    observed_object,
+    paths_of,
+    ref_of,
+    slices_by_owner,
+)
 from farflung.inspect.results import Result
 from farflung.machinery.errors import Obj
 from farflung.placement import guard, project, types
@@ -101,6 +108,7 @@ class CopyPlan:
         """`server`: of any workspace; `cluster`: the workspace that changes."""
         self.before = PlacementModel(locations)
         self.after = PlacementModel(locations)
+        self.paths = paths_of(locations.values())  #: of workspaces with Locations, by logical cluster
         self._server = server
         self._provider = provider
         self.cluster = cluster
