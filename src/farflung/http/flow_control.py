@@ -22,6 +22,7 @@ from typing import Any, Final
 from farflung.http.heads import failure
 from farflung.http.messages import Answer, Flow, FlowOf, Handler, Request, Response, Stream
 from farflung.lib.fair_queue import FairQueue
+from farflung.lib.groups import subtract_one
 from farflung.lib.worker_pool import JobTurn
 from farflung.machinery.errors import too_many_requests
 
@@ -187,9 +188,7 @@ class FlowControl:
         self._streams[user] += 1
 
         def stop() -> None:
-            self._streams[user] -= 1
-            if not self._streams[user]:
-                del self._streams[user]
+            subtract_one(self._streams, user)
             stream.stop()
 
         return replace(stream, stop=stop)

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 from pyroaring import BitMap
 
+from farflung.lib.groups import discard_from
 from farflung.machinery.selectors import LabelRequirement, Labels, LabelSelector
 
 FEW: Final = 8  #: up to so many labels are checked one by one, instead of intersecting sets
@@ -241,14 +242,10 @@ class SelectorIndex:
             self._anywhere.discard(filed)
         for key, value in filed.places:
             if value is None:
-                self._by_key[key].discard(filed)
-                if not self._by_key[key]:
-                    del self._by_key[key]
+                discard_from(self._by_key, key, filed)
                 continue
             values = self._by_label[key]
-            values[value].discard(filed)
-            if not values[value]:
-                del values[value]
+            discard_from(values, value, filed)
             if not values:
                 del self._by_label[key]
 

@@ -10,6 +10,7 @@ from math import inf
 from typing import Final, NamedTuple, TypeVar
 
 from farflung.apis.edge.authors import Author
+from farflung.lib.groups import discard_from
 from farflung.machines.engine.engine import SchedulingEngine
 from farflung.machines.engine.policy import SchedulerPolicy
 from farflung.machines.engine.queue import SchedulingQueue, shape_of
@@ -624,10 +625,3 @@ class SchedulerState:
     def reschedule(self, request: MachineRequest, now: float) -> None:
         """Decide anew about a request that may already be placed."""
         self.queue.put(request, now)
-
-
-def discard_from(groups: dict[K, set[M]], name: K, member: M) -> None:
-    members = groups.get(name, set())
-    members.discard(member)
-    if not members:
-        groups.pop(name, None)

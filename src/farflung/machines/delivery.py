@@ -21,12 +21,12 @@ from farflung.client.errors import AlreadyExists, NotFound, UpdateConflict
 from farflung.client.rest import Client
 from farflung.controllers.mailbox.triggers import Mailboxes
 from farflung.controllers.status_summarizer.health import CopyProblem
+from farflung.lib.groups import discard_from
 from farflung.machinery.errors import Obj
 from farflung.machines import statuses
 from farflung.machines.binder import MachineBinder
 from farflung.machines.clusters import ClusterController
 from farflung.machines.context import SchedulerContext
-from farflung.machines.decide import discard_from
 from farflung.machines.engine.values import SiteKey
 from farflung.machines.rights import SiteRights
 from farflung.machines.subjects import COPY, POD, ObservedSubject, SchedulingSubject

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from farflung.lib.groups import discard_from
 from farflung.placement.names import (
     BINDINGS,
     DEFINITIONS,
@@ -223,9 +224,7 @@ class PlacementIndex:
             return set()
         placement.workload = None
         keys = self._select_all(key, placement) | _configs(placement)
-        self._in_cluster[key.cluster].discard(key)
-        if not self._in_cluster[key.cluster]:
-            del self._in_cluster[key.cluster]
+        discard_from(self._in_cluster, key.cluster, key)
         self._forget(key, placement)
         return keys
 
@@ -238,9 +237,7 @@ class PlacementIndex:
             if mailbox in destinations:
                 self._at.setdefault(mailbox, set()).add(key)
             else:
-                self._at[mailbox].discard(key)
-                if not self._at[mailbox]:
-                    del self._at[mailbox]
+                discard_from(self._at, mailbox, key)
         refs = placement.refs() if moved else set()
         keys: set[AffectedKey] = {CopyKey(mailbox, ref) for mailbox in moved for ref in refs}
         keys |= {ConfigKey(mailbox) for mailbox in moved}
@@ -365,9 +362,7 @@ class PlacementIndex:
         if ref in placement.selected or ref in placement.needed:
             self._holders.setdefault(ref, set()).add(key)
         elif ref in self._holders:
-            self._holders[ref].discard(key)
-            if not self._holders[ref]:
-                del self._holders[ref]
+            discard_from(self._holders, ref, key)
 
 
 def _labels(seen: ObservedObject | None) -> Mapping[str, str] | None:
@@ -624,8 +619,6 @@ def _discard(relation: dict[PlacementKey, MailboxRefs], key: PlacementKey, mailb
     refs = relation.get(key, _NONE)
     if ref not in refs.get(mailbox, ()):
         return
-    refs[mailbox].discard(ref)
-    if not refs[mailbox]:
-        del refs[mailbox]
+    discard_from(refs, mailbox, ref)
     if not refs:
         del relation[key]

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Final, NamedTuple, TypeAlias
 
 from farflung.apis.edge.names import CONFIRM_WITHDRAWAL
+from farflung.lib.groups import discard_from
 from farflung.placement import guard
 from farflung.placement.customize import Customizer
 from farflung.placement.guard import GuardedIndexes, Withdrawals
@@ -284,9 +285,7 @@ class PlacementState:
         moved = {mailbox for mailbox in {*before, *destinations} if before.get(mailbox) != destinations.get(mailbox)}
         contested = {mailbox for mailbox in moved if self.name_owners.is_contested(mailbox)}
         for location, pair in _by_location(key, before):
-            self._placements_through[location].discard(pair)
-            if not self._placements_through[location]:
-                del self._placements_through[location]
+            discard_from(self._placements_through, location, pair)
         for location, pair in _by_location(key, destinations):
             self._placements_through.setdefault(location, set()).add(pair)
         changed = self.selections.put_destinations(key, destinations)

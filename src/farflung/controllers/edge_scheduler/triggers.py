@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from farflung.controllers.placing_rights.decide import RightKey
+from farflung.lib.groups import discard_from
 from farflung.placement.names import ObjectKey
 from farflung.placement.resolve import Resolution, Resolver
 from farflung.placement.types import Destination, Location, Placement, PlacingRight, ScheduledTarget
@@ -93,9 +94,7 @@ class Triggers:
         before = change.old.placements if change.old is not None else frozenset()
         after = change.new.placements if change.new is not None else frozenset()
         for name in before - after:
-            self._slices[ObjectKey(cluster, name)].discard(change.key)
-            if not self._slices[ObjectKey(cluster, name)]:
-                del self._slices[ObjectKey(cluster, name)]
+            discard_from(self._slices, ObjectKey(cluster, name), change.key)
         for name in after - before:
             self._slices.setdefault(ObjectKey(cluster, name), set()).add(change.key)
         named = sorted(ObjectKey(cluster, name) for name in before | after)

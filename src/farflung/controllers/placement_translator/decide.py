@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from farflung.apis.edge.names import SELECTED_COUNT, WORKLOAD_PROJECTED
+from farflung.lib.groups import discard_from
 from farflung.machinery.errors import Obj
 from farflung.placement.names import HARMLESS, REASONS, SEPARATOR, PlacementKey
 
@@ -49,9 +50,7 @@ class PlacementProblems:
         del self._of[key][about]
         if not self._of[key]:
             del self._of[key]
-        self._about[about].discard(key)
-        if not self._about[about]:
-            del self._about[about]
+        discard_from(self._about, about, key)
 
     def about(self, about: object) -> list[PlacementKey]:
         """The placements with problems about a subject."""

@@ -15,6 +15,7 @@ from farflung.apis.edge.authors import Author
 from farflung.apis.edge.names import PLACE, RECORDS_AUTHORS
 from farflung.apis.kcp.names import CONTROLLERS_CLUSTER, GLOBAL_GROUPS, LOCATIONS, REQUIRED_GROUPS, SHARED_CLUSTER
 from farflung.apis.names import ACCESS_REVIEWS, SERVICE_ACCOUNT
+from farflung.lib.groups import discard_from
 from farflung.machinery.errors import Obj
 
 ROOT: Final = "root"  #: the workspace that exports Locations; its roles are the policy of the export
@@ -175,9 +176,7 @@ class PlacingRoles:
         """None: it was deleted.  Whether a right may have changed."""
         before = self._bindings.pop((cluster, name), None)
         for subject in () if before is None else before.subjects:
-            self._bound[cluster, subject].discard(name)
-            if not self._bound[cluster, subject]:
-                del self._bound[cluster, subject]
+            discard_from(self._bound, (cluster, subject), name)
         if binding is not None:
             self._bindings[cluster, name] = binding
             for subject in binding.subjects:

@@ -37,6 +37,7 @@ from farflung.controllers.status_summarizer.health import (
     read_copy_status,
 )
 from farflung.controllers.status_summarizer.tally import Tally
+from farflung.lib.groups import discard_from
 from farflung.machinery.errors import Obj
 from farflung.machinery.names import DNS_SUBDOMAIN_LENGTH, LABEL_VALUE_LENGTH, dns_label, dns_subdomain, label_value
 from farflung.placement.index import CopyKey
@@ -356,9 +357,7 @@ class Summaries:
         del self._of[key][ref], self._called[summary_key(subject)]
         if not self._of[key]:
             del self._of[key]
-        self._holders[ref].discard(key)
-        if not self._holders[ref]:
-            del self._holders[ref]
+        discard_from(self._holders, ref, key)
 
     # --- placements -------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from farflung.apis.names import POD_SCHEDULED, Collection
 from farflung.client.errors import NotFound, Refused
 from farflung.client.rest import Client, ListOptions, PatchType
 from farflung.controllers.status_summarizer.health import sentence
+from farflung.lib.groups import discard_from
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.placement.index import CopyKey
@@ -216,8 +217,8 @@ class StatusReturner:
             return True
         if cluster not in self._marked.get(ref, ()):
             return False
-        _discard(self._marked, ref, cluster)
-        _discard(self._marked_in, cluster, ref)
+        discard_from(self._marked, ref, cluster)
+        discard_from(self._marked_in, cluster, ref)
         return True
 
     def unwatched(self) -> list[WatchedCollection]:
@@ -336,12 +337,6 @@ class StatusReturner:
 def _requests_status(selected: Selected | None, ref: ObjectRef) -> bool:
     """Status is returned only for kinds that are applied at the edge."""
     return selected is not None and selected.singleton and category(ref.resource) is Category.EDGE
-
-
-def _discard(index: dict[K, set[V]], key: K, value: V) -> None:
-    index[key].discard(value)
-    if not index[key]:
-        del index[key]
 
 
 def _patch(obj: Obj, following: ReturnStep) -> tuple[Any, str, PatchType]:

@@ -42,6 +42,7 @@ from farflung.hub.tenancy.bound_apis import (
     identities_of,
 )
 from farflung.hub.tenancy.direct_writes import encode_stored
+from farflung.lib.groups import discard_from
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 from farflung.store.base import Change, Conflict, Entry, Store, Subscription, Watcher
@@ -144,17 +145,13 @@ class APIBindingController:
 
     def _follow_identity(self, before: Entry | None, after: Entry | None) -> None:
         if before is not None and (key := identity_key(before)) in self._identities:
-            self._identities[key].discard(before.key)
-            if not self._identities[key]:
-                del self._identities[key]
+            discard_from(self._identities, key, before.key)
         if after is not None:
             self._identities.setdefault(identity_key(after), set()).add(after.key)
 
     def _follow_schemas(self, before: Entry | None, after: Entry | None) -> None:
         for export, place in exported_schemas(before):
-            self._exporters[place].discard(export)
-            if not self._exporters[place]:
-                del self._exporters[place]
+            discard_from(self._exporters, place, export)
         for export, place in exported_schemas(after):
             self._exporters.setdefault(place, set()).add(export)
 

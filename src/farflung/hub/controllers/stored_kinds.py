@@ -14,6 +14,7 @@ from farflung.apis.builtin.catalog import Catalog
 from farflung.apis.resource import Resource
 from farflung.hub.catalog.objects import cluster_in
 from farflung.hub.catalog.served import Changed, ClusterKinds, Kinds
+from farflung.lib.groups import subtract_one
 from farflung.store.base import Store, Subscription, Watcher, resource_prefix
 
 
@@ -96,9 +97,7 @@ class StoredKinds:
         for prefix in change.added:
             self._clusters[prefix] = self._clusters.get(prefix, 0) + 1
         for prefix in change.removed:
-            self._clusters[prefix] -= 1
-            if not self._clusters[prefix]:
-                del self._clusters[prefix]
+            subtract_one(self._clusters, prefix)
         if new.by_type.keys() != old.by_type.keys() or change.added or change.removed:
             for listener in self._listeners:
                 listener(change)

@@ -26,6 +26,7 @@ from farflung.hub.tenancy.api_exports import ExportKey, schema_key
 from farflung.hub.tenancy.bound_definitions import BoundDefinition, Form, bound_definition
 from farflung.hub.tenancy.paths import ROOT
 from farflung.hub.tenancy.resource_schemas import group_resource, resource_name
+from farflung.lib.groups import discard_from, subtract_one
 from farflung.machinery.errors import Obj
 from farflung.store.base import Change, Entry, Revision, Store
 
@@ -298,9 +299,7 @@ class BoundApis:
 
     def _forget_copy(self, identity: str, uid: str) -> None:
         copy = self._copies.pop((identity, uid))
-        self._uids[copy].discard(uid)
-        if not self._uids[copy]:
-            del self._uids[copy]
+        discard_from(self._uids, copy, uid)
         place = (*group_resource(copy.resource), identity)
         if place in self._identified and self._identified[place][0].uid == uid:
             del self._identified[place]
@@ -360,9 +359,7 @@ class BoundApis:
             if not found:
                 del self._exports[state.export]
         for identity in identities_of(state):
-            self._uses[identity] -= 1
-            if not self._uses[identity]:
-                del self._uses[identity]
+            subtract_one(self._uses, identity)
         lost = self._waiting.get(state.reference.name, set())
         lost.discard(key)
         if not lost:

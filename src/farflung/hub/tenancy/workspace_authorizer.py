@@ -37,6 +37,7 @@ from farflung.hub.tenancy.api_bindings import claim_of, permission_claims
 from farflung.hub.tenancy.api_exports import ExportKey
 from farflung.hub.tenancy.controller_access import RESERVED_CLUSTERS, ControllerAccess
 from farflung.hub.tenancy.paths import WORKSPACES, LogicalClusters
+from farflung.lib.groups import discard_from
 from farflung.machinery.errors import ApiError, Obj, object_details, qualified
 from farflung.store.base import Change, Entry, Store
 
@@ -410,9 +411,7 @@ class PermissionPolicies:
         export = ExportKey(cluster_in(key), name_in(key)[1])
         found = {} if entry is None else orjson.loads(entry.value)
         if before := self._limited.pop(export, ""):
-            self._identified[before].discard(export)
-            if not self._identified[before]:
-                del self._identified[before]
+            discard_from(self._identified, before, export)
         if has_permission_policy(found):
             identity = self._limited[export] = identity_of(found)
             if identity:

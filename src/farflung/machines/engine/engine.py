@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Final, Protocol, TypeVar
 
+from farflung.lib.groups import subtract_one
 from farflung.machines.engine.claims import compute_need, recount
 from farflung.machines.engine.evaluation import (
     FitEvaluator,
@@ -219,9 +220,7 @@ class SchedulingEngine:
         if before is not None:
             self._index.remove(before)
             for tenant in before.tenants:
-                self._tenants[tenant] -= 1
-                if not self._tenants[tenant]:
-                    del self._tenants[tenant]
+                subtract_one(self._tenants, tenant)
         if after is not None:
             self._index.add(after)
             self._tenants.update(after.tenants)

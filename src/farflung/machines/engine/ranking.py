@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from farflung.lib.groups import subtract_one
 from farflung.machines.engine.evaluation import Fit, FitEvaluator, SiteEvaluator
 from farflung.machines.engine.sites import Order, SiteState
 from farflung.machines.engine.values import Site, SiteKey
@@ -125,6 +126,4 @@ class Ranking:
 
     def _forget_refusal(self, key: SiteKey) -> None:
         reason = self._refused.pop(key)
-        self._reasons[reason] -= 1
-        if not self._reasons[reason]:
-            del self._reasons[reason]
+        subtract_one(self._reasons, reason)

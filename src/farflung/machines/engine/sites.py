@@ -10,6 +10,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from msgspec.structs import asdict
 
+from farflung.lib.groups import subtract_one
 from farflung.machines.engine.values import Capacity, Reservation, ResourceClaim, Site, SiteKey, SiteSelector, SpotPool
 
 K = TypeVar("K", bound=Hashable)
@@ -61,9 +62,7 @@ class SiteUsage:
         del self.stacks[reservation.uid]
         self.add(reservation.claim, -1)
         labels_of_tenant = reservation.tenant, reservation.labels
-        self.stack_labels[labels_of_tenant] -= 1
-        if not self.stack_labels[labels_of_tenant]:
-            del self.stack_labels[labels_of_tenant]
+        subtract_one(self.stack_labels, labels_of_tenant)
 
 
 def _add(totals: dict[K, int], amounts: tuple[tuple[K, int], ...], times: int) -> None:
