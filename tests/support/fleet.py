@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from audited_controllers import lacks_permission
 from hypothesis import strategies as st
@@ -28,8 +28,10 @@ from farflung.controllers.placing_rights.controller import AccessReviewer, Placi
 from farflung.controllers.status_summarizer.controller import StatusSummarizer
 from farflung.http.messages import Request
 from farflung.hub.request import attributes
+from farflung.hub.request.attributes import Attributes
 from farflung.hub.request.target import target_of
 from farflung.hub.tenancy.controller_roles import user_of
+from farflung.hub.tenancy.paths import LogicalClusters
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import ApiError, Obj
 from farflung.machines.controller import GlobalScheduler
@@ -81,23 +83,30 @@ class FaultyTransport(LocalTransport):
             yield reply
 
 
+class SentRequest(NamedTuple):
+    user: str
+    path: str  #: of the workspace; `*`: all
+    asked: Attributes
+
+
 @dataclass(frozen=True)
 class OwnLine:
     """A line as the user of a controller."""
 
     line: FaultyTransport
     user: str
-    refuse: Callable[[str, OutgoingRequest], None]  #: called when the hub refuses a request
+    note: Callable[[str, OutgoingRequest, bool], None]  #: (user, request, whether the hub refused it)
 
     @asynccontextmanager
     async def open(self, request: OutgoingRequest) -> AsyncIterator[Reply]:
         headers = {**request.headers, "Authorization": f"Bearer {self.user}"}
         async with self.line.open(replace(request, headers=headers)) as reply:
+            is_refused = False
             if reply.status == 403:
                 body = await reply.read()
-                if lacks_permission(reply.status, body.decode()):
-                    self.refuse(self.user, request)
+                is_refused = lacks_permission(reply.status, body.decode())
                 reply = LocalReply(reply.status, {}, partial(once, body))
+            self.note(self.user, request, is_refused)
             yield reply
 
 
@@ -117,6 +126,8 @@ class Fleet:
     globals: dict[str, Any] = field(default_factory=dict)  #: what the global scheduler is told beside where things are
     limits: WithdrawalLimits = field(default_factory=WithdrawalLimits)
     verbosity: int = 3
+    shares_watches: bool = True  #: as in one process; otherwise as if each controller had its own
+    sent: set[SentRequest] | None = None  #: requests of controllers, if they are recorded
     refusals: list[str] = field(default_factory=list)  #: requests that a controller lacks the permission for
 
     @property
@@ -129,20 +140,26 @@ class Fleet:
     def own(self, controller: str, prefix: str = "", line: FaultyTransport | None = None) -> Client:
         """A client of a controller."""
         line = line or self.transport
-        return Client(OwnLine(line, user_of(controller), self._note_refusal), prefix, "test", group=line)
+        group = line if self.shares_watches else controller
+        return Client(OwnLine(line, user_of(controller), self._note), prefix, "test", group=group)
 
-    def _note_refusal(self, user: str, request: OutgoingRequest) -> None:
-        """An administrator's request may be refused too: the view of a deleted export, for instance."""
+    def _note(self, user: str, request: OutgoingRequest, is_refused: bool) -> None:
         path, _, query = request.target.partition("?")
         routes, master = self.hub.platform.routes, USERS[MASTER]
         try:
-            target = target_of(*routes.route(path, master))
-            assert target is not None
-            asked = attributes.of_target(request.method, target, Request(request.method, path, query).query)
-            routes.check(target.cluster, target.view, master, asked)
+            route = routes.route(path, master)
+            target = target_of(*route)
+            if target is None:
+                asked = attributes.of_path(request.method, route.path)
+            else:
+                asked = attributes.of_target(request.method, target, Request(request.method, path, query).query)
+            if self.sent is not None:
+                self.sent.add(SentRequest(user, LogicalClusters(self.hub.store).path_of(route.cluster), asked))
+            if is_refused:
+                routes.check(route.cluster, route.view, master, asked)  # an administrator may be refused too
+                self.refusals.append(f"{user} {request.method} {request.target}")
         except ApiError:
             return
-        self.refusals.append(f"{user} {request.method} {request.target}")
 
     # --- controllers ------------------------------------------------------------------------------
 
@@ -177,7 +194,8 @@ class Fleet:
         if scheduler or mailboxes or globals:
             self._tasks.append(asyncio.create_task(self.manager.run()))
         if translator or summarizer:
-            feed = self._feed(edge, scheduling, informers, log)
+            reader = "placement-translator" if translator else "status-summarizer"
+            feed = self._feed(edge, scheduling, reader, informers, log)
             if translator:
                 self.translator = self._translator(feed)
             if summarizer:
@@ -219,13 +237,14 @@ class Fleet:
         )
         return GlobalScheduler(setting, self._recorder(everywhere, log), informers, log)
 
-    def _feed(self, edge: str, scheduling: str, informers: SharedInformers, log: Logger) -> PlacementFeed:
+    def _feed(self, edge: str, scheduling: str, reader: str, informers: SharedInformers, log: Logger) -> PlacementFeed:
+        """`reader`: the controller that reads for both."""
         own: dict[str, FeedViews] = {}
         for controller in ("placement-translator", "status-summarizer"):
             espw, root = (self.own(controller, f"/clusters/{path}") for path in (PROVIDER, "root"))
             everywhere = self.own(controller, "/clusters/*", self.masters)
             own[controller] = FeedViews(everywhere, espw, root, edge, scheduling)
-        return PlacementFeed(replace(own["placement-translator"], own=own), self.limits, informers, log)
+        return PlacementFeed(replace(own[reader], own=own), self.limits, informers, log)
 
     def _translator(self, feed: PlacementFeed) -> PlacementTranslator:
         recorder = self._recorder(feed.views.of("placement-translator").everywhere, feed.log)
@@ -318,7 +337,7 @@ class Fleet:
 
     async def eventually(self, condition: Callable[[], Any], what: str = "the condition") -> None:
         """`condition` may be a coroutine function."""
-        assert await poll(condition), f"{what} did not come true\n{self.log.getvalue()[-5000:]}"
+        assert await poll(condition), f"{what} did not come true\n{self.refusals}\n{self.log.getvalue()[-5000:]}"
 
 
 @asynccontextmanager

@@ -1,7 +1,7 @@
 """The default ClusterRoles and ClusterRoleBindings of Kubernetes, without those for nodes and controllers.
 
 A rule is a line: verbs, groups, resources and optionally names, or verbs and paths, each a list with commas.  `core` is
-the group with the empty name; `read` and `write` stand for several verbs.
+the group with the empty name; `read`, `follow` and `write` stand for several verbs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ AUTO_UPDATE: Final = "rbac.authorization.kubernetes.io/autoupdate"
 LABELS: Final = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 AGGREGATE: Final = "rbac.authorization.k8s.io/aggregate-to-"
 
-VERBS: Final = {"read": "get,list,watch", "write": "create,delete,deletecollection,patch,update"}
+VERBS: Final = {
+    "read": "get,list,watch",
+    "follow": "list,watch",
+    "write": "create,delete,deletecollection,patch,update",
+}
 
 RULES: Final[dict[str, str]] = {
     "cluster-admin": """
@@ -150,7 +154,7 @@ def _object(kind: str, name: str, labels: dict[str, str]) -> Obj:
 
 def _rule(verbs: str, *objects: str) -> Obj:
     """`objects`: paths, or a group, its resources and names."""
-    rule: Obj = {"verbs": VERBS.get(verbs, verbs).split(",")}
+    rule: Obj = {"verbs": [verb for part in verbs.split(",") for verb in VERBS.get(part, part).split(",")]}
     if len(objects) == 1:
         return rule | {"nonResourceURLs": objects[0].split(",")}
     group, resources, *names = objects

@@ -25,60 +25,62 @@ CONTROLLERS: Final = (
     "status-summarizer",
     "global-scheduler",
 )
-DISCOVERY: Final = "get /api,/api/*,/apis,/apis/*,/version"
-#: to check whether authors of placements may use a Location
+DISCOVERY: Final = "get /api,/apis"
+VIEWS: Final = "get apis.kcp.io apiexports"  #: the URLs of views
+ENTER: Final = "access /"  #: the permission to enter a workspace, and to read its discovery; everyone may enter root
+#: to review the rights of authors
 RIGHTS: Final = """
-    read rbac.authorization.k8s.io clusterroles,clusterrolebindings
-    read core.kcp.io logicalclusters
+    follow rbac.authorization.k8s.io clusterroles,clusterrolebindings
+    follow core.kcp.io logicalclusters
     create authorization.k8s.io subjectaccessreviews
-    place scheduling.kcp.io locations  # to write slices with any destinations
 """
-#: in the workspaces of exports: `access` is the permission to enter
-VIEWS: Final = """
-    access /
-    get /version
-    get apis.kcp.io apiexports
-    create,get,update coordination.k8s.io leases
-"""
+ELECTION: Final = "create,get,update coordination.k8s.io leases"
 
 RULES: Final[Mapping[str, Mapping[str, str]]] = {
     "edge-scheduler": {
         EVERYWHERE: f"""
-            read edge.kcp.io edgeplacements,singleplacementslices
+            {RIGHTS}
+            follow edge.kcp.io edgeplacements,singleplacementslices
             create,delete,update edge.kcp.io singleplacementslices
             update edge.kcp.io edgeplacements/status
-            read scheduling.kcp.io locations
-            read workload.kcp.io synctargets
-            list apis.kcp.io apibindings
-            {RIGHTS}
+            follow scheduling.kcp.io locations
+            follow workload.kcp.io synctargets
+            list apis.kcp.io apibindings  # warn about workspaces that bind another export
+            place scheduling.kcp.io locations  # write slices with any destinations
         """,
         ROOT: VIEWS,
-        ESPW: VIEWS,
+        ESPW: f"""
+            {ENTER}
+            {VIEWS}
+            {ELECTION}
+        """,
     },
     "mailbox-controller": {
         EVERYWHERE: """
-            read workload.kcp.io synctargets
+            follow,get workload.kcp.io synctargets
             patch workload.kcp.io synctargets/status
-            read apis.kcp.io apibindings
-            read edge.kcp.io syncerconfigs
+            follow apis.kcp.io apibindings
+            follow edge.kcp.io syncerconfigs
         """,
         MAILBOXES: f"""
             {DISCOVERY}
-            create,delete apis.kcp.io apibindings
+            create,delete,get apis.kcp.io apibindings
             create edge.kcp.io syncerconfigs
             list,release * *  # remove the finalizer of syncers from objects of mailboxes that are being deleted
         """,
         ROOT: VIEWS,
         ESPW: f"""
+            {ENTER}
             {VIEWS}
+            {ELECTION}
             bind apis.kcp.io apiexports edge.kcp.io
-            create,delete,get,list,patch,watch tenancy.kcp.io workspaces
+            create,delete,follow,patch tenancy.kcp.io workspaces
         """,
     },
     "placement-translator": {
         EVERYWHERE: f"""
             {DISCOVERY}
-            read * *  # placements select objects of any kind
+            follow,get * *  # placements select objects of any kind
             create,patch core events
             update edge.kcp.io edgeplacements/status
             patch edge.kcp.io edgeplacements  # remove a confirmation
@@ -89,12 +91,16 @@ RULES: Final[Mapping[str, Mapping[str, str]]] = {
             bind,escalate rbac.authorization.k8s.io clusterroles,roles  # copies, which have no effect in the hub
         """,
         ROOT: VIEWS,
-        ESPW: VIEWS,
+        ESPW: f"""
+            {ENTER}
+            {VIEWS}
+            {ELECTION}
+        """,
     },
     "status-summarizer": {
         EVERYWHERE: f"""
             {DISCOVERY}
-            read * *  # placements select objects of any kind
+            follow,get * *  # placements select objects of any kind
             create,patch core events
             create core namespaces  # for summaries of cluster-scoped objects
             create,delete,update edge.kcp.io statussummaries
@@ -104,32 +110,40 @@ RULES: Final[Mapping[str, Mapping[str, str]]] = {
             create core pods/binding  # return the end of virtual machines
         """,
         ROOT: VIEWS,
-        ESPW: VIEWS,
+        ESPW: f"""
+            {ENTER}
+            {VIEWS}
+            {ELECTION}
+        """,
     },
     "global-scheduler": {
         EVERYWHERE: f"""
-            read core pods
+            {RIGHTS}
+            follow,get core pods
             patch core pods,pods/status
             create core pods/binding
-            read globalscheduler.com allocations,clusters
+            follow,get globalscheduler.com allocations
+            follow globalscheduler.com clusters
             patch globalscheduler.com allocations/status,clusters/status
-            read edge.kcp.io edgeplacements,syncerconfigs
+            follow edge.kcp.io edgeplacements,syncerconfigs
             create,delete,patch edge.kcp.io edgeplacements
-            read workload.kcp.io synctargets
-            read scheduling.kcp.io locations
-            read apis.kcp.io apibindings
+            place scheduling.kcp.io locations  # bring machines to all Clusters
+            follow workload.kcp.io synctargets
+            follow scheduling.kcp.io locations
+            follow apis.kcp.io apibindings
+            get core.kcp.io logicalclusters  # the workspaces of SyncTargets
             create,patch core events
-            {RIGHTS}
         """,
-        MAILBOXES: "create apis.kcp.io apibindings",
         ROOT: VIEWS,
         ESPW: f"""
+            {ENTER}
             {VIEWS}
-            read tenancy.kcp.io workspaces
+            follow tenancy.kcp.io workspaces
         """,
         COMPUTE: f"""
+            {ENTER}
             {VIEWS}
-            bind apis.kcp.io apiexports kubernetes
+            {ELECTION}
         """,
     },
 }
