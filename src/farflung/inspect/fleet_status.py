@@ -15,14 +15,7 @@ from msgspec.structs import replace
 
 from farflung.apis.edge.names import CONFIRM_WITHDRAWAL, EDGE_PLACEMENTS, STATUS_SUMMARIES, SYNCER_CONFIGS
 from farflung.apis.globalscheduler.names import ALLOCATIONS, CLUSTERS
-from farflung.apis.kcp.names import (
-    COMPUTE,
-    COMPUTE_EXPORT,
-    LOCATIONS,
-    LOGICAL_CLUSTERS,
-    PATH_ANNOTATION,
-    SYNC_TARGETS,
-)
+from farflung.apis.kcp.names import COMPUTE, COMPUTE_EXPORT, LOCATIONS, LOGICAL_CLUSTERS, PATH_ANNOTATION, SYNC_TARGETS
 from farflung.apis.names import PODS, Collection
 from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.rest import Client

@@ -31,11 +31,7 @@ from farflung.hub.auth.default_roles import default_bindings, default_roles
 from farflung.hub.auth.service_account_tokens import ServiceAccountTokens
 from farflung.hub.catalog.served import Kinds
 from farflung.hub.controllers.certificates import CertificateController
-from farflung.hub.controllers.cluster_roles import (
-    ClusterRoleAggregationController,
-    DefaultRolesController,
-    RoleSource,
-)
+from farflung.hub.controllers.cluster_roles import ClusterRoleAggregationController, DefaultRolesController, RoleSource
 from farflung.hub.controllers.custom_resource_definitions import CRDController
 from farflung.hub.controllers.events import DEFAULT_TTL_SECONDS, EventTTLController
 from farflung.hub.controllers.garbage_collector import GarbageCollector

@@ -21,15 +21,7 @@ from farflung.hub.registry.update import ATTEMPTS, is_released
 from farflung.hub.request.options import META, WriteOptions, integer, list_options
 from farflung.hub.request.target import parse_query
 from farflung.hub.request.turns import in_turns
-from farflung.machinery.errors import (
-    ApiError,
-    Obj,
-    conflict,
-    forbidden,
-    invalid,
-    invalid_value,
-    not_supported,
-)
+from farflung.machinery.errors import ApiError, Obj, conflict, forbidden, invalid, invalid_value, not_supported
 from farflung.machinery.names import FOREGROUND, ORPHAN
 from farflung.machinery.times import format_seconds
 from farflung.machinery.turns import ALLOWANCE, TurnAllowance

@@ -41,14 +41,7 @@ from farflung.hub.tenancy.direct_writes import (
 )
 from farflung.hub.tenancy.direct_writes import SHARD as SHARDS
 from farflung.hub.tenancy.paths import PROVIDER, ROOT, workspace_key
-from farflung.hub.tenancy.workspaces import (
-    BOOTSTRAPPER,
-    NO_ANNOTATIONS,
-    SHARD,
-    NewCluster,
-    Tenancy,
-    default_namespace,
-)
+from farflung.hub.tenancy.workspaces import BOOTSTRAPPER, NO_ANNOTATIONS, SHARD, NewCluster, Tenancy, default_namespace
 from farflung.machinery.errors import Obj
 from farflung.store.base import Store
 
