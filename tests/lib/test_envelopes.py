@@ -60,7 +60,7 @@ def test_equal_values_have_different_envelopes() -> None:
 
 
 def test_a_data_key_is_replaced_before_its_nonces_can_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(envelopes, "MOST_VALUES", 3)
+    monkeypatch.setattr(envelopes, "MAX_VALUES", 3)
     ring = KeyRing([A])
     sealed = [ring.seal(b"value", b"") for _ in range(7)]
     assert len({envelope[: envelopes.HEAD_BYTES] for envelope in sealed}) == 3

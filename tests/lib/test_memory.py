@@ -1,4 +1,4 @@
-from farflung.lib.memory import LONGEST, remember
+from farflung.lib.memory import MAX_TEXT, remember
 
 
 def test_a_short_text_is_computed_once() -> None:
@@ -21,9 +21,9 @@ def test_a_long_text_is_not_kept() -> None:
         asked.append(len(text))
         return len(text)
 
-    long = "x" * (LONGEST + 1)
-    assert [length(long), length(long)] == [LONGEST + 1] * 2
-    assert asked == [LONGEST + 1] * 2
+    long = "x" * (MAX_TEXT + 1)
+    assert [length(long), length(long)] == [MAX_TEXT + 1] * 2
+    assert asked == [MAX_TEXT + 1] * 2
 
 
 def test_keyword_arguments_are_told_apart() -> None:

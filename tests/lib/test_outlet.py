@@ -54,7 +54,7 @@ def test_lines_that_nobody_reads_never_block_and_come_in_order_once_somebody_doe
 
 
 def test_what_is_lost_is_told_in_its_place(pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outlet, "MOST", 1000)
+    monkeypatch.setattr(outlet, "MAX_WAITING_BYTES", 1000)
     reading, writing = pipe
     os.write(writing, b"." * PIPE)
     stream = Outlet(writing, lost)
@@ -98,7 +98,7 @@ def test_a_reader_that_is_gone_ends_nothing_and_holds_up_no_end(pipe: tuple[int,
 def test_nobody_waits_for_ever_for_a_reader_that_never_reads(
     pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outlet, "PATIENCE", 0.05)
+    monkeypatch.setattr(outlet, "STALL_SECONDS", 0.05)
     reading, writing = pipe
     stream = Outlet(writing, lost)
     stream.write(b"x" * PIPE + b"\n")
@@ -264,7 +264,7 @@ def test_a_file_system_that_is_full_costs_whole_lines_which_are_counted_and_repo
 
 
 def test_deferred_lines_count_with_their_sizes(pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outlet, "MOST", 1000)
+    monkeypatch.setattr(outlet, "MAX_WAITING_BYTES", 1000)
     reading, writing = pipe
     os.write(writing, b"." * PIPE)
     stream = Outlet(writing, lost)

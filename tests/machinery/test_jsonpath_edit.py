@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from farflung.machinery.jsonpath_edit import (
     DEEPEST,
-    LONGEST,
-    MOST_BYTES,
+    MAX_BYTES,
+    MAX_PATH,
     Allowance,
     Children,
     Descent,
@@ -126,7 +126,7 @@ def test_strings_have_the_escapes_of_javascript(written: str, name: str) -> None
         ("$[?(@.a)]", "at character 3: expected a string"),
         (f"$[{'9' * 19}]", "at character 3: no list is that long"),
         (f"$[{'9' * 5000}]", "at character 3: no list is that long"),
-        (f"$.{'a' * LONGEST}", "it has more than 8192 characters"),
+        (f"$.{'a' * MAX_PATH}", "it has more than 8192 characters"),
         (f"${'.a' * 101}", "it has more than 100 steps"),
         (f"$[{','.join(map(str, range(101)))}]", "a list has more than 100 entries"),
     ],
@@ -390,7 +390,7 @@ def test_a_document_cannot_become_too_large() -> None:
 def test_doubling_a_document_again_and_again_ends() -> None:
     allowance, document, path = Allowance(), {"a": [0, 0]}, parse("$..[0,1]")
     with pytest.raises(PathError):
-        for _ in range(MOST_BYTES):
+        for _ in range(MAX_BYTES):
             document = path.assigned(document, [0, 0], allowance, 5).document
 
 

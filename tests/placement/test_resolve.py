@@ -15,7 +15,14 @@ from farflung.apis.edge.authors import Author
 from farflung.machinery.selectors import EVERYTHING, LabelSelector, Requirement, parse_labels
 from farflung.machinery.turns import ALLOWANCE, TurnAllowance, TurnOver
 from farflung.placement.names import ObjectKey
-from farflung.placement.resolve import COST_EXCEEDED, FEW, Resolution, Resolver, prefers_no_schedule, refusal
+from farflung.placement.resolve import (
+    COST_EXCEEDED,
+    LOOKED_UP_ONE_BY_ONE,
+    Resolution,
+    Resolver,
+    prefers_no_schedule,
+    refusal,
+)
 from farflung.placement.select import WhereFilter, most_cost
 from farflung.placement.types import (
     UNSCHEDULABLE,
@@ -456,7 +463,7 @@ def test_a_relabelled_location_concerns_those_that_it_leaves_and_those_that_it_j
 
 
 def test_a_target_that_many_locations_select_concerns_the_placements_of_all() -> None:
-    count = FEW + 5
+    count = LOOKED_UP_ONE_BY_ONE + 5
     locations = [at(f"l{number:03}", labels={"number": str(number)}) for number in range(count)]
     placements = [
         place(

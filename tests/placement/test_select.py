@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from farflung.machinery.selectors import EVERYTHING, parse_labels, selector_of
 from farflung.placement.names import GroupResource, ObjectRef
 from farflung.placement.select import (
-    MOST_ALTERNATIVES,
+    MAX_ALTERNATIVES,
     Selected,
     UpsyncSet,
     WorkloadSelector,
@@ -283,7 +283,7 @@ def test_upsync_clauses_are_kept_as_written() -> None:
         ({"upsync": [{"names": [1]}]}, "spec.upsync[0].names[0]: Expected `str`, got `int`"),
         ("x", "spec: Expected `object | null`, got `str`"),
         (
-            {"upsync": [{"resources": ["a"]}] * (MOST_ALTERNATIVES + 1)},
+            {"upsync": [{"resources": ["a"]}] * (MAX_ALTERNATIVES + 1)},
             "spec: Too many: 1001 clauses and selectors: must be at most 1000",
         ),
         (

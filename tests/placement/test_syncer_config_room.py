@@ -18,7 +18,7 @@ from farflung.machinery import quantity
 from farflung.machinery.errors import Obj
 from farflung.machinery.patch import merge
 from farflung.placement.syncer_config import (
-    MOST,
+    MAX_RESOURCES,
     EdgeCapacity,
     SyncerHeartbeat,
     capacity_patch,
@@ -63,7 +63,7 @@ def test_whatever_a_syncer_reports_what_is_shown_makes_sense(allocatable: Any, c
     except msgspec.MsgspecError:
         return
     for amounts in room:
-        assert len(amounts) <= MOST
+        assert len(amounts) <= MAX_RESOURCES
         assert all(quantity.parse(amount).nanos >= 0 for _, amount in amounts)
 
 

@@ -33,7 +33,7 @@ asyncio.run(hold())
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(module, "PATIENCE", 0.0)
+    monkeypatch.setattr(module, "LOCK_SECONDS", 0.0)
     return tmp_path / "identity"
 
 

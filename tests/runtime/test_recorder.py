@@ -19,7 +19,7 @@ from scripted_server import ScriptedServer, failure, said
 from farflung.apis.names import EVENTS
 from farflung.client.rest import Client
 from farflung.lib.klog import Logger
-from farflung.runtime.recorder import BURST, MOST, REFILL, InvolvedObject, Recorder
+from farflung.runtime.recorder import BURST, MAX_EVENTS, REFILL, InvolvedObject, Recorder
 
 ABOUT = InvolvedObject("", "v1", "ConfigMap", "one", "default", "the-uid")
 
@@ -160,7 +160,7 @@ def test_one_object_gets_so_many_and_then_one_after_a_while() -> None:
 def test_events_beyond_the_limit_are_dropped_without_waiting() -> None:
     made = Desk(Client(ScriptedServer(lambda request: said({}))))
     recorder = made.recorder()
-    for number in range(MOST + 50):
+    for number in range(MAX_EVENTS + 50):
         recorder.record(InvolvedObject("", "v1", "ConfigMap", f"m{number}"), "Normal", "Made", "m")
     assert made.log.getvalue().count("event dropped") == 50
 
@@ -169,7 +169,7 @@ async def test_what_is_remembered_is_bounded() -> None:
     made = Desk(Client(ScriptedServer(lambda request: said({}))))
     recorder: Any = made.recorder()
     async with running(recorder):
-        for number in range(MOST + 50):
+        for number in range(MAX_EVENTS + 50):
             recorder.record(InvolvedObject("", "v1", "ConfigMap", f"m{number}"), "Normal", "Made", "m")
             await settled(recorder)
-    assert (len(recorder._written), len(recorder._allowances)) == (MOST, MOST)
+    assert (len(recorder._written), len(recorder._allowances)) == (MAX_EVENTS, MAX_EVENTS)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from farflung.machinery import quantity
 from farflung.machinery.errors import Obj
-from farflung.syncer.nodes import LARGEST, MOST_NAMES, CapacitySums, NodeShare, share_of
+from farflung.syncer.nodes import LARGEST, MAX_NAMES, CapacitySums, NodeShare, share_of
 
 
 def node(
@@ -76,7 +76,7 @@ def test_resources_that_no_node_has_are_omitted() -> None:
 def test_of_many_resources_the_important_ones_and_some_others_are_reported() -> None:
     many = {f"example.com/{number:03}": "1" for number in range(100)}
     names = list(told(node(cpu="1", memory="1", pods="1", further=many))["capacity"])
-    assert names == ["cpu", "memory", "pods", *sorted(many)[:MOST_NAMES]]
+    assert names == ["cpu", "memory", "pods", *sorted(many)[:MAX_NAMES]]
 
 
 @pytest.mark.parametrize("amount", [None, True, 4, 4.5, [], {}, "", "NaN", "inf", "four", "1e99999", "9" * 300])
@@ -99,7 +99,7 @@ def test_whatever_a_node_says_it_adds_something_or_makes_no_sense(status: Obj, s
     sums = CapacitySums()
     sums.put("hostile", share)
     for amounts in (sums.status()["capacity"], sums.status()["allocatable"]):
-        assert len(amounts) <= MOST_NAMES + 4
+        assert len(amounts) <= MAX_NAMES + 4
         assert all(quantity.parse(amount).nanos >= 0 for amount in amounts.values())
 
 

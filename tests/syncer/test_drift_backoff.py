@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.placement.names import GroupResource, ObjectRef
-from farflung.syncer.decide import PATIENT, QUIET, DriftBackoff
+from farflung.syncer.decide import PATIENT, QUIET_SECONDS, DriftBackoff
 
 ONE, OTHER = (ObjectRef(GroupResource("", "configmaps"), "shop", name) for name in ("a", "b"))
 
@@ -21,7 +21,7 @@ def test_the_first_corrections_are_done_at_once_and_then_each_waits_twice_as_lon
         contests.record_correction(ONE, now)
         pauses.append(contests.pause(ONE, now))
         now += pauses[-1]
-    assert pauses == [0.0] * PATIENT + [2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0] + [QUIET] * 4
+    assert pauses == [0.0] * PATIENT + [2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0] + [QUIET_SECONDS] * 4
     assert contests.pause(OTHER, now) == 0.0
 
 
@@ -39,6 +39,6 @@ def test_after_a_long_rest_a_contest_is_forgotten(rests: list[float]) -> None:
     contests, now, rounds = DriftBackoff(), 0.0, 0
     for rest in rests:
         now += contests.pause(ONE, now) + rest
-        rounds = 1 if contests.pause(ONE, now) == 0.0 and rest > QUIET else rounds + 1
+        rounds = 1 if contests.pause(ONE, now) == 0.0 and rest > QUIET_SECONDS else rounds + 1
         assert bool(contests.record_correction(ONE, now)) == (rounds > PATIENT)
-        assert contests.pause(ONE, now) <= QUIET
+        assert contests.pause(ONE, now) <= QUIET_SECONDS

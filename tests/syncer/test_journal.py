@@ -30,7 +30,7 @@ from farflung.placement.names import GroupResource, ObjectRef
 from farflung.syncer.conversion import encoded
 from farflung.syncer.journal import (
     KEY,
-    MOST_ASIDE,
+    MAX_ASIDE,
     Journal,
     JournalEntry,
     JournalError,
@@ -303,12 +303,12 @@ def test_a_journal_of_another_format_is_put_aside(path: Path) -> None:
 
 def test_not_every_damaged_file_is_kept(path: Path) -> None:
     path.parent.mkdir()
-    for number in range(MOST_ASIDE + 2):
+    for number in range(MAX_ASIDE + 2):
         path.write_bytes(b"%d" % number)
         reopened(path)
     kept = sorted(path.parent.glob("*.damaged-*"))
-    assert len(kept) == MOST_ASIDE
-    assert path.with_name(f"journal.db.damaged-{MOST_ASIDE}").read_bytes() == b"%d" % (MOST_ASIDE + 1)
+    assert len(kept) == MAX_ASIDE
+    assert path.with_name(f"journal.db.damaged-{MAX_ASIDE}").read_bytes() == b"%d" % (MAX_ASIDE + 1)
 
 
 def test_a_log_without_its_file_is_not_taken_for_the_log_of_a_new_one(path: Path) -> None:

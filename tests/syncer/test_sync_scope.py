@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from farflung.machinery.errors import Obj
 from farflung.placement.names import GroupResource, ObjectRef
-from farflung.syncer.sync_scope import MOST_PROBLEMS, NAMESPACES, SyncScope, read_scope
+from farflung.syncer.sync_scope import MAX_PROBLEMS, NAMESPACES, SyncScope, read_scope
 
 CONFIGMAPS = GroupResource("", "configmaps")
 SECRETS = GroupResource("", "secrets")
@@ -299,8 +299,8 @@ def test_the_rest_of_a_configuration_counts() -> None:
 
 def test_the_number_of_reported_problems_is_limited() -> None:
     wanted = wanted_of({"clusterScope": list(range(1000))})
-    assert len(wanted.problems) == MOST_PROBLEMS + 1
-    assert wanted.problems[-1] == f"… and {1000 - MOST_PROBLEMS} more"
+    assert len(wanted.problems) == MAX_PROBLEMS + 1
+    assert wanted.problems[-1] == f"… and {1000 - MAX_PROBLEMS} more"
 
 
 GOOD: Obj = {

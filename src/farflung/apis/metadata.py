@@ -96,12 +96,12 @@ def _check_content(metadata: Obj, namespaced: bool, errors: Errors) -> None:
 # --- owners ---------------------------------------------------------------------------------------
 
 
-MOST_OWNERS: Final = 1_000  #: the garbage collector looks up each
+MAX_OWNERS: Final = 1_000  #: the garbage collector looks up each
 
 
 def _check_owners(owners: Sequence[Obj], errors: Errors) -> None:
-    if len(owners) > MOST_OWNERS:
-        errors.append(too_many("metadata.ownerReferences", len(owners), MOST_OWNERS))
+    if len(owners) > MAX_OWNERS:
+        errors.append(too_many("metadata.ownerReferences", len(owners), MAX_OWNERS))
         return
     controller = ""
     for owner in owners:

@@ -92,7 +92,7 @@ def default_role(obj: Obj) -> None:
         obj["rules"] = None
 
 
-MOST_SELECTORS: Final = 100  #: of an aggregated role; the hub compares each role with all of them
+MAX_SELECTORS: Final = 100  #: of an aggregated role; the hub compares each role with all of them
 SELECTORS_REQUIRED: Final = "at least one clusterRoleSelector required if aggregationRule is non-nil"
 
 
@@ -120,7 +120,7 @@ CLUSTER_ROLE: Final = Validation(
     Struct(
         "aggregationRule",
         Required("clusterRoleSelectors", detail=SELECTORS_REQUIRED),
-        Optional("clusterRoleSelectors", MaxItems(MOST_SELECTORS)),
+        Optional("clusterRoleSelectors", MaxItems(MAX_SELECTORS)),
         Each("clusterRoleSelectors", check_selector),
     ),
 )

@@ -136,7 +136,7 @@ RESOURCES: Final = (
 
 # --- Rules of StorageClasses, CSI drivers and nodes, and VolumeAttachments ------------------------
 
-MOST_PARAMETERS: Final = 512
+MAX_PARAMETERS: Final = 512
 LARGEST_PARAMETERS: Final = 256 * 1024
 DRIVER_NAME_LENGTH: Final = 63
 
@@ -144,8 +144,8 @@ DRIVER_NAME_LENGTH: Final = 63
 
 
 def check_parameters(parameters: Mapping[str, str], field: str, errors: Errors) -> None:
-    if len(parameters) > MOST_PARAMETERS:
-        errors.append(too_long(field, MOST_PARAMETERS))
+    if len(parameters) > MAX_PARAMETERS:
+        errors.append(too_long(field, MAX_PARAMETERS))
         return
     for key in parameters:
         if not key:

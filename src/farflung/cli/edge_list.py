@@ -19,7 +19,7 @@ from farflung.edge.registry import EdgeError, EdgeSpec, EmbeddedEdge
 from farflung.inspect.results import Result
 from farflung.machinery import times
 
-PATIENCE: Final = 5.0  #: seconds for an edge to answer
+ANSWER_SECONDS: Final = 5.0  #: seconds for an edge to answer
 HEAD: Final = ("NAME", "STATUS", "API", "RUNTIME", "PORTS", "PODS", "AGE")
 
 
@@ -62,7 +62,7 @@ async def _read_state(edge: EmbeddedEdge) -> EdgeState:
     pods: EdgePods | None = None
     if phase.api:
         with suppress(ClientError, KubeconfigError, TimeoutError):
-            async with asyncio.timeout(PATIENCE), load(str(edge.hub / KUBECONFIG)).transport() as transport:
+            async with asyncio.timeout(ANSWER_SECONDS), load(str(edge.hub / KUBECONFIG)).transport() as transport:
                 found = await Client(transport, "", "farflung").list(PODS)
                 running = sum(pod.get("status", {}).get("phase") == "Running" for pod in found)
                 pods = EdgePods(running, len(found))

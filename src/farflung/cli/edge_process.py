@@ -44,8 +44,8 @@ from farflung.runtime.recorder import Recorder
 from farflung.store.base import Unusable
 
 GLANCE: Final = 0.03  #: seconds between two checks of the node
-PATIENCE: Final = 3  #: signals after which the process exits at once
-MOST_DESCRIPTORS: Final = 1 << 16
+SIGNALS_UNTIL_EXIT: Final = 3  #: signals after which the process exits at once
+MAX_DESCRIPTORS: Final = 1 << 16
 COMPONENT: Final = "farflung-edge"
 NODE_AGENT: Final = "kubelet"  #: component of Events, as users know it
 
@@ -93,7 +93,7 @@ async def _run(edge: EmbeddedEdge, lock: EdgeLock, log: Logger) -> None:
         the pods."""
         nonlocal signals
         signals += 1
-        if signals >= PATIENCE:
+        if signals >= SIGNALS_UNTIL_EXIT:
             outlet.drain()
             os._exit(1)
         lock.write_phase(STOPPING)
@@ -134,7 +134,7 @@ async def _work(edge: EmbeddedEdge, lock: EdgeLock, log: Logger) -> None:
 def _descriptors() -> int:
     """Raise the limit of file descriptors, and return it: pods and forwarded connections use some each."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = max(soft, min(hard, MOST_DESCRIPTORS))
+    wanted = max(soft, min(hard, MAX_DESCRIPTORS))
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     return wanted
 

@@ -22,7 +22,7 @@ from farflung.placement.names import THE_ONE, GroupResource, ObjectRef
 
 NAMED: Final = 5  #: destinations in one line
 KINDS_NAMED: Final = 3
-LONGEST: Final = 100  #: longest printed value
+MAX_VALUE: Final = 100  #: longest printed value
 SYNCER_CONFIGS: Final = GroupResource(EDGE_GROUP, "syncerconfigs")
 
 
@@ -143,7 +143,7 @@ def line(one: Difference) -> str:
 
 def _shown(value: Any) -> str:
     text = orjson.dumps(value).decode()
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+    return text if len(text) <= MAX_VALUE else f"{text[:MAX_VALUE]}…"
 
 
 def syncer_config_lines(found: Iterable[SyncerConfigChange]) -> Iterator[str]:

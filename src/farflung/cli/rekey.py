@@ -37,7 +37,7 @@ from farflung.store.sqlite.migration import connect_to_inspect
 from farflung.store.sqlite.rekeying import EncryptionState
 
 POLL: Final = 0.2  #: seconds
-PATIENCE: Final = 30.0  #: seconds without an answer of the store, or without a hub that uses the new key
+STORE_SECONDS: Final = 30.0  #: seconds without an answer of the store, or without a hub that uses the new key
 
 
 def run(directory: Path, options: KeyOptions) -> str:
@@ -83,7 +83,7 @@ def without_hub(path: Path, keys: KeyFile) -> str:
 def with_hub(path: Path, keys: KeyFile) -> str:
     """The hub notices the changed key file, and does the work."""
     new = add_key(path, keys, observe(path)[0])[0].id
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + STORE_SECONDS
     with progress() as report:
         while True:
             state, remaining, total = observe(path)
@@ -124,7 +124,7 @@ def remove_former_keys(keys: KeyFile, new: str) -> str:
 
 def observe(path: Path) -> tuple[EncryptionState, int, int]:
     """What a running hub has noted, and how many rows it has to look at, of how many.  Waits while the hub restarts."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + STORE_SECONDS
     while True:
         try:
             with closing(connect_to_read(path)) as connection:

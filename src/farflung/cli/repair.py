@@ -18,7 +18,7 @@ from farflung.store.encryption import Encryption
 from farflung.store.sqlite.files import FileLock
 from farflung.store.sqlite.repair import Inspection, RepairPlan, inspect, repair
 
-MOST_NAMED: Final = 5  #: objects in an error message
+MAX_NAMED: Final = 5  #: objects in an error message
 
 
 def run(directory: Path, options: KeyOptions, dropped: Sequence[str], *, write: bool) -> str:
@@ -56,7 +56,7 @@ def _run(path: Path, encryption: Encryption, dropped: Sequence[str], *, write: b
         raise UserError(f"nothing was changed: run the command with --write to repair the store{also}")
     if forgotten:
         raise UserError(
-            f"nothing was changed: {named(forgotten, MOST_NAMED)} {'is' if len(forgotten) == 1 else 'are'} lost; add "
+            f"nothing was changed: {named(forgotten, MAX_NAMED)} {'is' if len(forgotten) == 1 else 'are'} lost; add "
             "--drop KEY for each, or --drop PREFIX/ for all below a prefix, or restore a backup"
         )
     copy, revision = repair(path, inspection, doomed, encryption)
@@ -76,7 +76,7 @@ def report(path: Path, inspection: Inspection) -> Iterator[str]:
     if plan.history:
         yield f"  {count(plan.history, 'damaged revision')} of history; a repair drops the history"
     if plan.unnamed:
-        revisions = named([str(one) for one in plan.unnamed], MOST_NAMED)
+        revisions = named([str(one) for one in plan.unnamed], MAX_NAMED)
         what = count(len(plan.unnamed), "damaged revision")
         yield f"  {what} of unknown objects, which a repair leaves at an older value: {revisions}"
     if plan.damaged:

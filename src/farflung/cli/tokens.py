@@ -22,7 +22,7 @@ from farflung.store.base import Unusable
 
 ID_LENGTH: Final = 12  #: characters of a hash in the output
 UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-LONGEST: Final = timedelta(days=36525)
+MAX_VALIDITY: Final = timedelta(days=36525)
 
 
 def lifetime_of(text: str) -> timedelta | None:
@@ -41,8 +41,8 @@ def duration(text: str, option: str) -> timedelta:
         why = "is not a duration: use a number with s, m, h, d or w, like 30d"
     elif not lasting:
         why = "is too short"
-    elif lasting > LONGEST:
-        why = f"is too long: at most {LONGEST.days}d"
+    elif lasting > MAX_VALIDITY:
+        why = f"is too long: at most {MAX_VALIDITY.days}d"
     else:
         return lasting
     raise click.BadParameter(f"{text!r} {why}", param_hint=f"'{option}'")

@@ -18,7 +18,7 @@ from farflung.inspect.upsynced import UpsyncedObject, UpsyncedObjects
 from farflung.lib.words import count
 from farflung.machinery import times
 
-LONGEST: Final = 500  #: characters of a message
+MAX_MESSAGE: Final = 500  #: characters of a message
 
 
 @printer
@@ -33,8 +33,8 @@ def printed(answer: Trace, now: datetime) -> Iterator[str]:
         others = [f"{counts[state]} {state}" for state in StepState if state is not StepState.DONE and counts[state]]
         yield f"  … and {left_out} more, {', '.join(others) or 'without problems'}"
     yield from remark_lines(answer.remarks)
-    yield fields.line(answer.conclusion.message, LONGEST)
-    if advice := fields.line(answer.conclusion.advice, LONGEST):
+    yield fields.line(answer.conclusion.message, MAX_MESSAGE)
+    if advice := fields.line(answer.conclusion.advice, MAX_MESSAGE):
         yield f"What to do: {advice}{'' if advice.endswith('?') else '.'}"
 
 
@@ -50,13 +50,13 @@ def _object(one: ObjectState, now: datetime) -> str:
 def _placement(one: TracedPlacement, now: datetime) -> Iterator[str]:
     head = f"EdgePlacement {one.name}"
     if one.problem:
-        yield f"{head} is invalid: {fields.line(one.problem, LONGEST)}"
+        yield f"{head} is invalid: {fields.line(one.problem, MAX_MESSAGE)}"
         return
     by = f" by {' and '.join(one.clauses)}" if one.clauses else ""
     yield f"{head} selects it{by}, with {count(one.destinations, 'destination')}"
     for problem in one.problems:
         since = f", for {age(problem.since, now)}" if age(problem.since, now) else ""
-        message = fields.line(problem.message, LONGEST) if problem.concerns else "because of other objects"
+        message = fields.line(problem.message, MAX_MESSAGE) if problem.concerns else "because of other objects"
         yield f"  {problem.type} is False ({problem.reason}){since}: {message}"
 
 
@@ -66,7 +66,7 @@ def _destination(one: TracedDestination, now: datetime) -> Iterator[str]:
         if step.name == "mailbox" and step.state is StepState.DONE:
             continue
         state = "" if step.state is StepState.DONE else f"{step.state}: "
-        yield f"    {step.name:<8} {age(step.time or '', now):>5}  {state}{fields.line(step.message, LONGEST)}"
+        yield f"    {step.name:<8} {age(step.time or '', now):>5}  {state}{fields.line(step.message, MAX_MESSAGE)}"
 
 
 @contextlib.contextmanager

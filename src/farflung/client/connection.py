@@ -12,7 +12,7 @@ import httptools
 
 from farflung.client.errors import ClientError, InvalidResponse, Unreachable
 
-MOST_HEAD_BYTES: Final = 256 * 1024  #: bytes of a status line and headers
+MAX_HEAD_BYTES: Final = 256 * 1024  #: bytes of a status line and headers
 BUFFERED_BYTES: Final = 1024 * 1024  #: unread bytes above which reading from the socket pauses
 DECOMPRESSED_BYTES: Final = 256 * 1024  #: bytes that are decompressed at once
 ANY_FORMAT: Final = 32 + zlib.MAX_WBITS  #: for zlib: gzip or deflate
@@ -127,7 +127,7 @@ class ClientConnection(asyncio.Protocol):
         self._answered = True
         if not self._head_done:
             self._seen += len(data)
-            if self._seen > MOST_HEAD_BYTES and not self._is_body(data):
+            if self._seen > MAX_HEAD_BYTES and not self._is_body(data):
                 self._fail(InvalidResponse("not an answer of HTTP: headers without an end"))
                 return
         try:
@@ -141,7 +141,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _is_body(self, data: bytes) -> bool:
         """Whether one large read has the end of the headers and a part of the body."""
-        return len(data) > MOST_HEAD_BYTES and b"\r\n\r\n" in data[:MOST_HEAD_BYTES]
+        return len(data) > MAX_HEAD_BYTES and b"\r\n\r\n" in data[:MAX_HEAD_BYTES]
 
     def eof_received(self) -> None:
         if self._head_done and not self._ended and not self._measured:
@@ -195,7 +195,7 @@ class ClientConnection(asyncio.Protocol):
         while body:
             yield unpacker.decompress(body, DECOMPRESSED_BYTES)
             body = unpacker.unconsumed_tail
-            if self._waiting > MOST_DECOMPRESSED:
+            if self._waiting > MAX_DECOMPRESSED:
                 raise zlib.error("it unpacks to too much")
 
     def on_message_complete(self) -> None:
@@ -208,4 +208,4 @@ class ClientConnection(asyncio.Protocol):
 
 
 COMPRESSED: Final = frozenset({"gzip", "x-gzip", "deflate"})
-MOST_DECOMPRESSED: Final = 64 * BUFFERED_BYTES  #: unread bytes of a compressed body
+MAX_DECOMPRESSED: Final = 64 * BUFFERED_BYTES  #: unread bytes of a compressed body

@@ -26,7 +26,7 @@ import orjson
 
 from farflung.machinery.errors import Obj
 
-LONGEST: Final = 300  #: characters of a response that is not a Status
+MAX_RESPONSE: Final = 300  #: characters of a response that is not a Status
 
 #: errors of decoders for invalid data
 DECODE_ERRORS: Final = (msgspec.MsgspecError, ValueError, RecursionError)
@@ -130,7 +130,7 @@ def response_error(status: int, body: bytes, retry_after: str = "") -> Refused:
     except orjson.JSONDecodeError:
         status_object = None
     if not isinstance(status_object, dict) or status_object.get("kind") != "Status":
-        text = body[:LONGEST].decode(errors="replace").strip()
+        text = body[:MAX_RESPONSE].decode(errors="replace").strip()
         return status_error(status, {"message": text}, retry_after)
     return status_error(status, status_object, retry_after)
 

@@ -10,7 +10,7 @@ from farflung.apis.kcp.names import CLUSTER_ANNOTATION
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 
-LONGEST: Final = 200  #: longest text in a line
+MAX_LINE_TEXT: Final = 200  #: longest text in a line
 
 
 def at(obj: Any, *path: str) -> Any:
@@ -68,7 +68,7 @@ def cluster_of(obj: Any) -> str:
     return texts(obj, "metadata", "annotations").get(CLUSTER_ANNOTATION, "")
 
 
-def line(words: str, longest: int = LONGEST) -> str:
+def line(words: str, longest: int = MAX_LINE_TEXT) -> str:
     """For a terminal: one line, without control characters, bounded."""
     plain = " ".join("".join(char if char.isprintable() else " " for char in words[: 4 * longest]).split())
     return plain if len(plain) <= longest else f"{plain[: longest - 1]}…"

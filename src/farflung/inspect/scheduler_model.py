@@ -428,7 +428,7 @@ def _moment(seconds: float) -> str | None:
         return None
 
 
-LONGEST: Final = 1000  #: characters of a problem
+MAX_PROBLEM: Final = 1000  #: characters of a problem
 SILENT: Final = timedelta(
     minutes=1
 )  #: without renewal, after which the holder counts as dead; tolerates clock differences
@@ -510,4 +510,4 @@ def _remarks(files: ScheduledFiles, *, named: bool) -> Iterator[str]:
 
 
 def describe_problem(files: ScheduledFiles) -> str:
-    return f"{fields.line(files.problem, LONGEST)}; the version of {fields.line(files.when)} stays in use"
+    return f"{fields.line(files.problem, MAX_PROBLEM)}; the version of {fields.line(files.when)} stays in use"

@@ -35,7 +35,7 @@ from farflung.placement.names import FOREIGN, ObjectRef
 from farflung.placement.project import NOTHING, Desired
 from farflung.placement.syncer_config import moment, parse_heartbeat
 from farflung.placement.types import CopyDestination
-from farflung.syncer.report import LONGEST
+from farflung.syncer.report import MAX_MESSAGE
 
 SILENCE: Final = timedelta(seconds=STALE_AFTER)  #: without a heartbeat, if the hub does not tell
 NEWS: Final = timedelta(seconds=3)  #: until a live syncer reports a change
@@ -143,7 +143,7 @@ def _problem(one: Obj) -> tuple[tuple[str, ...], str, ReportedProblem]:
     what = tuple(fields.text(one, name) for name in ("group", "resource", "namespace", "name"))
     problem = ReportedProblem(
         fields.line(fields.text(one, "reason")) or "Failing",
-        fields.line(fields.text(one, "message"), LONGEST),
+        fields.line(fields.text(one, "message"), MAX_MESSAGE),
         fields.number(one, "tries"),
     )
     return what, fields.text(one, "direction"), problem

@@ -19,7 +19,7 @@ ID_BYTES: Final = 8
 NONCE_BYTES: Final = 12
 WRAPPED_BYTES: Final = NONCE_BYTES + KEY_BYTES + 16
 HEAD_BYTES: Final = ID_BYTES + WRAPPED_BYTES
-MOST_VALUES: Final = 1 << 30  #: of one data key: random nonces must not repeat
+MAX_VALUES: Final = 1 << 30  #: of one data key: random nonces must not repeat
 
 
 class UnknownKeyError(Exception):
@@ -56,12 +56,12 @@ class KeyRing:
         self._keys = {bytes.fromhex(id_of(key)): AESGCM(key) for key in keys}
         self._first = bytes.fromhex(id_of(keys[0]))
         self._data_keys: dict[bytes, AESGCM] = {}  #: by the head of their envelopes
-        self._sealed = MOST_VALUES
+        self._sealed = MAX_VALUES
         self.ids: Final = [one.hex() for one in self._keys]
         self.first_id: Final = self._first.hex()
 
     def seal(self, value: bytes, context: bytes) -> bytes:
-        if self._sealed == MOST_VALUES:
+        if self._sealed == MAX_VALUES:
             self._change_data_key()
         self._sealed += 1
         nonce = os.urandom(NONCE_BYTES)

@@ -11,7 +11,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 P = ParamSpec("P")
 R = TypeVar("R")
 
-LONGEST: Final = 512  #: characters of a text that is remembered
+MAX_TEXT: Final = 512  #: characters of a text that is remembered
 
 
 def remember(most: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -28,7 +28,7 @@ def remember(most: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
             except KeyError:
                 pass
             result = function(*args, **kwargs)
-            if not any(isinstance(text, str) and len(text) > LONGEST for text in args):
+            if not any(isinstance(text, str) and len(text) > MAX_TEXT for text in args):
                 if len(known) >= most:
                     known.clear()
                 known[key] = result

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Final, TextIO
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-MOST: Final = 8 << 20  #: bytes that wait for a reader
+MAX_WAITING_BYTES: Final = 8 << 20  #: bytes that wait for a reader
 WHOLE: Final = select.PIPE_BUF  #: bytes that no other process that writes to the same pipe can cut in two
 PAUSE: Final = 0.1  #: seconds in which lines gather after some were written
-PATIENCE: Final = 2.0  #: seconds without any progress that the end waits for a reader
+STALL_SECONDS: Final = 2.0  #: seconds without any progress that the end waits for a reader
 
 DEFERRED: Final = 256  #: bytes that a line counts for until it is formatted
 MEGABYTE: Final = 1 << 20
@@ -78,7 +78,7 @@ class Outlet(io.BufferedIOBase):
 
     def _append(self, item: bytes | Callable[[], bytes], size: int, lines: int) -> None:
         with self._changed:
-            if self._lost or self._size + size > MOST:
+            if self._lost or self._size + size > MAX_WAITING_BYTES:
                 self._lost += lines
                 self.lost += lines
             else:
@@ -94,7 +94,7 @@ class Outlet(io.BufferedIOBase):
         with self._changed:
             while self._busy:
                 steps = self._steps
-                self._changed.wait(PATIENCE)
+                self._changed.wait(STALL_SECONDS)
                 if self._steps == steps:
                     break
         self._hurry.clear()

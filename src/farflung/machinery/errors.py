@@ -170,8 +170,8 @@ CAUSES: Final[Mapping[str, str]] = {
     "Internal error": "InternalError",
 }
 #: of one object: a response must not be fifty times as large as its request
-MOST_ERRORS: Final = 500
-MOST_ERROR_TEXT: Final = 256 * 1024  #: characters
+MAX_ERRORS: Final = 500
+MAX_ERROR_TEXT: Final = 256 * 1024  #: characters
 WITHOUT_VALUE: Final = frozenset({"Required value", "Forbidden", "Too long", "Internal error"})
 
 
@@ -291,7 +291,7 @@ def first_texts(texts: Iterable[str]) -> list[str]:
     for text in texts:
         found.append(text)
         length += len(text)
-        if length > MOST_ERROR_TEXT:
+        if length > MAX_ERROR_TEXT:
             break
     return found
 
@@ -303,14 +303,14 @@ def first_errors(errors: Iterable[FieldError], most: int = 1000) -> list[FieldEr
     for error in errors:
         found.append(error)
         length += len(str(error))
-        if len(found) == most or length > MOST_ERROR_TEXT:
+        if len(found) == most or length > MAX_ERROR_TEXT:
             break
     return found
 
 
 def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> ApiError:
     """422: the object is invalid.  Lists the first errors, each once."""
-    shown_errors = first_errors(errors, MOST_ERRORS)
+    shown_errors = first_errors(errors, MAX_ERRORS)
     omitted, errors = len(errors) - len(shown_errors), shown_errors
     distinct = list(dict.fromkeys(map(str, errors)))
     if omitted:

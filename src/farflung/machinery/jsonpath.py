@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple
 
 from farflung.machinery import go_text
 
-MOST_STEPS: Final = 100  #: of one path
-MOST_WORK: Final = 50_000  #: values visited by one path in one object
+MAX_STEPS: Final = 100  #: of one path
+MAX_WORK: Final = 50_000  #: values visited by one path in one object
 
 Values = list[Any]
 
@@ -42,7 +42,7 @@ class Work:
     __slots__ = ("_left",)
 
     def __init__(self) -> None:
-        self._left = MOST_WORK
+        self._left = MAX_WORK
 
     def spend(self, values: int) -> None:
         self._left -= values + 1
@@ -125,7 +125,7 @@ class _Parser:
     def steps(self) -> list[Step]:
         while self._at < len(self._text) and self._text[self._at] != "}":
             self._step()
-            if len(self._steps) > MOST_STEPS:
+            if len(self._steps) > MAX_STEPS:
                 raise PathError("too many steps")
         return self._steps
 
@@ -214,7 +214,7 @@ class _Parser:
         self._at = end + 1
         choices = inside.split(",")
         if len(choices) > 1:
-            if len(choices) > MOST_STEPS:
+            if len(choices) > MAX_STEPS:
                 raise PathError("too many steps")
             self._add(_union([_Parser(f"[{choice.strip(' ')}]").steps() for choice in choices]))
         elif key := _KEY(inside):

@@ -21,9 +21,9 @@ from farflung.machinery.jsonpath import PathError
 
 T = TypeVar("T")
 
-LONGEST: Final = 8192  #: characters of a path
-MOST_STEPS: Final = 100  #: of one path
-MOST_CHOICES: Final = 100  #: of one list
+MAX_PATH: Final = 8192  #: characters of a path
+MAX_STEPS: Final = 100  #: of one path
+MAX_CHOICES: Final = 100  #: of one list
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +80,15 @@ class _Parser:
         self._at = 0
 
     def steps(self) -> list[Step]:
-        if len(self._text) > LONGEST:
-            raise PathError(f"it has more than {LONGEST} characters")
+        if len(self._text) > MAX_PATH:
+            raise PathError(f"it has more than {MAX_PATH} characters")
         if not self._takes("$"):
             raise self._wrong("a path begins with $")
         steps: list[Step] = []
         while self._at < len(self._text):
             steps += self._selector()
-            if len(steps) > MOST_STEPS:
-                raise PathError(f"it has more than {MOST_STEPS} steps")
+            if len(steps) > MAX_STEPS:
+                raise PathError(f"it has more than {MAX_STEPS} steps")
         return steps
 
     def _selector(self) -> list[Step]:
@@ -145,8 +145,8 @@ class _Parser:
             self._space()
             if not self._takes(","):
                 return found
-            if len(found) >= MOST_CHOICES:
-                raise PathError(f"a list has more than {MOST_CHOICES} entries")
+            if len(found) >= MAX_CHOICES:
+                raise PathError(f"a list has more than {MAX_CHOICES} entries")
 
     def _numbers(self) -> Step:
         start = self._at
@@ -225,8 +225,8 @@ def _unescaped(found: re.Match[str]) -> str:
     return chr(int(digits, 16))
 
 
-MOST_WORK: Final = 200_000  #: values visited in one document
-MOST_BYTES: Final = 3 << 20  #: that are added to one document; servers refuse larger ones
+MAX_WORK: Final = 200_000  #: values visited in one document
+MAX_BYTES: Final = 3 << 20  #: that are added to one document; servers refuse larger ones
 DEEPEST: Final = 254  #: levels of a document
 
 
@@ -235,7 +235,7 @@ class Allowance:
 
     __slots__ = ("_bytes", "_work")
 
-    def __init__(self, work: int = MOST_WORK, size: int = MOST_BYTES) -> None:
+    def __init__(self, work: int = MAX_WORK, size: int = MAX_BYTES) -> None:
         self._work = work
         self._bytes = size
 
@@ -247,7 +247,7 @@ class Allowance:
     def grow(self, size: int) -> None:
         self._bytes -= size
         if self._bytes < 0:
-            raise PathError(f"the object would become larger than {MOST_BYTES >> 20} MiB")
+            raise PathError(f"the object would become larger than {MAX_BYTES >> 20} MiB")
 
 
 class Assigned(NamedTuple):

@@ -17,7 +17,7 @@ from pyroaring import BitMap
 from farflung.lib.groups import discard_from
 from farflung.machinery.selectors import LabelRequirement, Labels, LabelSelector
 
-FEW: Final = 8  #: up to so many labels are checked one by one, instead of intersecting sets
+CHECKED_ONE_BY_ONE: Final = 8  #: up to so many labels are checked one by one, instead of intersecting sets
 
 _NONE: Final = BitMap()
 
@@ -69,7 +69,7 @@ class LabelIndex:
             self._unfile(id, before)
 
     def select(self, selector: LabelSelector) -> BitMap:
-        if len(self._labels) <= FEW:
+        if len(self._labels) <= CHECKED_ONE_BY_ONE:
             return BitMap([id for id, labels in self._labels.items() if selector.matches(labels)])
         found = self._wanted(selector)
         for key in selector.unwanted:

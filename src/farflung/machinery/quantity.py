@@ -18,7 +18,7 @@ EXPONENT: Final = "DecimalExponent"
 FORMAT_WRONG: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 SUFFIX_WRONG: Final = "unable to parse quantity's suffix"
 
-LONGEST: Final = 256  #: characters; beyond it a text is refused before any arithmetic
+MAX_TEXT: Final = 256  #: characters; beyond it a text is refused before any arithmetic
 LARGEST_EXPONENT: Final = 1000
 NANO: Final = -9
 BEYOND: Final = 10 ** (LARGEST_EXPONENT + 2 - NANO)  #: nanos; the canonical form of more may have a larger exponent
@@ -111,7 +111,7 @@ class _Read:
 
 
 def _read(text: str) -> _Read:
-    if not text or len(text) > LONGEST:
+    if not text or len(text) > MAX_TEXT:
         raise QuantityError(FORMAT_WRONG)
     match = GRAMMAR.fullmatch(text)
     if match is None:

@@ -19,7 +19,7 @@ from msgspec import Meta, Struct, field
 from farflung.apis.edge.authors import author_of
 from farflung.apis.edge.names import STATUS_RETURNED_FROM
 from farflung.apis.globalscheduler.names import DELIVERED
-from farflung.apis.globalscheduler.selection import MOST_COPIES, MOST_FLAVORS, MOST_RESOURCES
+from farflung.apis.globalscheduler.selection import MAX_COPIES, MAX_FLAVORS, MAX_RESOURCES
 from farflung.apis.kcp.names import CLUSTER_ANNOTATION
 from farflung.controllers.placing_rights.decide import workspace_author
 from farflung.machinery import names
@@ -66,7 +66,7 @@ VALUE_COUNTS: Final = {"exists": 0, "!": 0, "=": 1, "==": 1, "!=": 1, "gt": 1, "
 EMPTY_SPOT: Final = Spot()
 WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
 T = TypeVar("T")
-Copies = Annotated[int, Meta(ge=1, le=MOST_COPIES)]
+Copies = Annotated[int, Meta(ge=1, le=MAX_COPIES)]
 
 
 class InvalidRequestError(ValueError):
@@ -122,7 +122,7 @@ class _Selector(Struct, frozen=True):
 
 
 class _Machines(Struct):
-    flavors: Annotated[tuple[FlavorChoice, ...], Meta(min_length=1, max_length=MOST_FLAVORS)]
+    flavors: Annotated[tuple[FlavorChoice, ...], Meta(min_length=1, max_length=MAX_FLAVORS)]
     storage: dict[str, Whole] = {}
     need_eip: bool = False
 
@@ -174,7 +174,7 @@ class _Pod(Struct, gc=False):
 
 
 class _Group(Struct):
-    resources: Annotated[tuple[_Resource, ...], Meta(min_length=1, max_length=MOST_RESOURCES)]
+    resources: Annotated[tuple[_Resource, ...], Meta(min_length=1, max_length=MAX_RESOURCES)]
     labels: dict[str, str] = {}
 
 

@@ -17,8 +17,8 @@ from farflung.machinery.jsonpath_edit import DEEPEST, Allowance, AssignmentPath,
 PREFIXES: Final = ("edge.kcp.io/", "edge.kubestellar.io/")  #: of the annotations; the first one has precedence
 EXPAND: Final = "expand-parameters"
 CUSTOMIZER: Final = "customizer"
-MOST_REPLACEMENTS: Final = 1000  #: of a Customizer
-MOST_UNKNOWN: Final = 20  #: names that are reported
+MAX_REPLACEMENTS: Final = 1000  #: of a Customizer
+MAX_UNKNOWN: Final = 20  #: names that are reported
 NO_NAME: Final = "…"  #: replaces invalid names
 T = TypeVar("T")
 Parameters = Mapping[str, str]
@@ -134,7 +134,7 @@ class ParameterExpansion:
         self._unknown: set[str] = set()
 
     def unknown(self) -> tuple[str, ...]:
-        return tuple(sorted(self._unknown)[:MOST_UNKNOWN])
+        return tuple(sorted(self._unknown)[:MAX_UNKNOWN])
 
     def text(self, text: str) -> str:
         return _PARAMETER.sub(self._plain, text) if "%" in text else text
@@ -212,8 +212,8 @@ def parse_customizer(obj: Mapping[str, Any]) -> Customizer:
 def _replacements(found: Any, does_expand: bool) -> list[Replacement]:
     if not isinstance(found or [], list):
         raise _ProblemError("replacements: must be a list")
-    if len(found or ()) > MOST_REPLACEMENTS:
-        raise _ProblemError(f"replacements: must be no more than {MOST_REPLACEMENTS}")
+    if len(found or ()) > MAX_REPLACEMENTS:
+        raise _ProblemError(f"replacements: must be no more than {MAX_REPLACEMENTS}")
     return [_replacement(f"replacements[{at}]", one, does_expand) for at, one in enumerate(found or ())]
 
 

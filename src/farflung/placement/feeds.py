@@ -52,7 +52,7 @@ from farflung.runtime.manager import Manager
 from farflung.runtime.rebuilder import Rebuilder
 
 TICK: Final = 0.01  #: seconds
-PATIENCE: Final = 5  #: failures after which the start no longer waits for the list of a kind
+FAILURES_UNTIL_START: Final = 5  #: failures after which the start no longer waits for the list of a kind
 ObjectListener = Callable[[str, ObjectRef, ObservedObject | None], None]
 
 
@@ -148,7 +148,7 @@ class ObjectFeeds:
     async def settled(self) -> None:
         """Wait for the lists of all collections, except those that failed repeatedly: a kind that cannot be listed must
         not delay the others."""
-        while any(not one.synced.is_set() and one.troubles < PATIENCE for one in self._informers.values()):
+        while any(not one.synced.is_set() and one.troubles < FAILURES_UNTIL_START for one in self._informers.values()):
             await self._shared.env.sleep(TICK)
 
     # --- own writes -------------------------------------------------------------------------------

@@ -681,7 +681,7 @@ def _dropped(offers: Sequence[ServedVersions], kept: Sequence[ServedVersions]) -
     return tuple(dropped), f"no version is served by all of {served}; left out: {', '.join(dropped)}"
 
 
-MOST_REMEMBERED: Final = 20_000  #: stripped objects, and copies that are equal in all mailboxes
+MAX_REMEMBERED: Final = 20_000  #: stripped objects, and copies that are equal in all mailboxes
 
 
 class Desired(NamedTuple):
@@ -825,7 +825,7 @@ class Projector:
         return SourceObject(cluster, version, found[2]) if found and found[:2] == (version, api_version) else None
 
     def remember(self, cluster: str, ref: ObjectRef, version: int, api_version: str, obj: Obj) -> SourceObject:
-        if len(self._stripped) >= MOST_REMEMBERED:
+        if len(self._stripped) >= MAX_REMEMBERED:
             self._stripped.clear()
         bare = strip(obj)
         self._stripped[cluster, ref] = version, api_version, bare
@@ -847,7 +847,7 @@ class Projector:
         if remembered is not None and remembered[0] == why:
             return remembered[1]
         want = self._compute(copy, sources)
-        if len(self._common) >= MOST_REMEMBERED:
+        if len(self._common) >= MAX_REMEMBERED:
             self._common.clear()
         self._common[copy.ref] = why, want
         return want

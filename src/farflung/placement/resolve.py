@@ -66,7 +66,7 @@ class Explanation(msgspec.Struct, frozen=True):
 NOT_ALLOWED: Final = "the author may not place on it"
 NOT_KNOWN: Final = "it is not known whether the author may place on it"
 NO_AUTHOR: Final = "no author is recorded, so there are no new destinations"
-MOST_SELECTORS: Final = 3  #: that are named in a reason
+MAX_SELECTORS: Final = 3  #: that are named in a reason
 
 
 def untolerated(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> Iterator[Taint]:
@@ -99,9 +99,9 @@ def mismatch(placement: Placement, labels: Labels) -> str:
         return "spec.locationSelectors is empty"
     reasons = [
         f"spec.locationSelectors[{at}]: {unmet(selector, labels)}"
-        for at, selector in enumerate(placement.selectors[:MOST_SELECTORS])
+        for at, selector in enumerate(placement.selectors[:MAX_SELECTORS])
     ]
-    if (more := len(placement.selectors) - MOST_SELECTORS) > 0:
+    if (more := len(placement.selectors) - MAX_SELECTORS) > 0:
         reasons.append(f"and so for {more} more")
     return "; ".join(reasons)
 
@@ -417,7 +417,7 @@ class _Documents:
 
 
 NO_PLACEMENTS: Final[frozenset[ObjectKey]] = frozenset()
-FEW: Final = 32  #: Locations whose placements are looked up one by one
+LOOKED_UP_ONE_BY_ONE: Final = 32  #: Locations whose placements are looked up one by one
 
 
 class _Inventory:
@@ -725,7 +725,7 @@ class Resolver:
     def _placements_at(self, locations: BitMap) -> BitMap:
         if not self._matched or not locations:
             return BitMap()
-        if len(locations) > FEW:
+        if len(locations) > LOOKED_UP_ONE_BY_ONE:
             return BitMap([number for number, matched in self._matched.items() if matched.intersect(locations)])
         found = [self._selectors.matching(self._locations[number].labels) for number in locations]
         return self._owning(BitMap.union(*found))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from farflung.machinery.cel.language.budget import COMPILED, MOST_WORK, STEP, OverBudget
+from farflung.machinery.cel.language.budget import COMPILED, MAX_WORK, STEP, OverBudget
 from farflung.machinery.cel.language.types import BOOL, DYN
 from farflung.machinery.cel.language.values import EvaluationError
 from farflung.machinery.errors import Obj, go_quote
@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # the compiler is loaded with the first expression
     from farflung.machinery.cel.environment import ExpressionEnvironment
 from farflung.placement.names import GroupResource, ObjectRef
 
-MOST_ALTERNATIVES: Final = 1_000  #: clauses and selectors of a placement, all together
+MAX_ALTERNATIVES: Final = 1_000  #: clauses and selectors of a placement, all together
 _ALL: Final = ["*"]
 _NO_LABELS: Final[Labels] = {}
 Names = frozenset[str] | None  #: None: any name
@@ -322,12 +322,12 @@ def _check_amount(spec: _Spec) -> None:
         lists += (clause.namespace_selectors, clause.label_selectors)
     clauses = sum(len(some or ()) for some in (spec.non_namespaced_objects, spec.downsync, spec.upsync))
     amount = clauses + sum(len(some or ()) for some in lists)
-    if amount > MOST_ALTERNATIVES:
-        raise InvalidFieldError(f"spec: Too many: {amount} clauses and selectors: must be at most {MOST_ALTERNATIVES}")
+    if amount > MAX_ALTERNATIVES:
+        raise InvalidFieldError(f"spec: Too many: {amount} clauses and selectors: must be at most {MAX_ALTERNATIVES}")
 
 
-LONGEST: Final = 10_240  #: characters of an expression
-MOST_COST: Final = 100_000  #: of one evaluation
+MAX_EXPRESSION: Final = 10_240  #: characters of an expression
+MAX_COST: Final = 100_000  #: of one evaluation
 COST_OF_ALL: Final = (1_000_000, 10_000_000)  #: of all pairs of a placement: always allowed, and at most
 COST_OF_EACH: Final = 100  #: allowed for each pair of many
 PAIR_WORK: Final = 1 << 19  #: bytes of intermediate values of one evaluation
@@ -377,8 +377,8 @@ class WhereFilter:
         """Deterministic; cost and work are limited.  The expression must be valid."""
         assert not self.problem and self._compiled is not None and not isinstance(self._compiled, str)
         program = self._compiled
-        run = program.start({"location": location, "target": target}, MOST_COST)
-        run.worked = MOST_WORK - PAIR_WORK
+        run = program.start({"location": location, "target": target}, MAX_COST)
+        run.worked = MAX_WORK - PAIR_WORK
         token = ALLOWANCE.set(None)  # its own limits end it soon
         try:
             holds = program.evaluate(run)
@@ -387,7 +387,7 @@ class WhereFilter:
             refusal = f"spec.where fails: {error}"
         finally:
             ALLOWANCE.reset(token)
-        return WhereResult(refusal, run.spent + (run.worked - (MOST_WORK - PAIR_WORK)) // STEP)
+        return WhereResult(refusal, run.spent + (run.worked - (MAX_WORK - PAIR_WORK)) // STEP)
 
 
 @cache
@@ -405,8 +405,8 @@ def compile_where(text: str) -> Program | str:
     from farflung.machinery.cel.errors import CompileError
 
     invalid = f"spec.where: Invalid value: {go_quote(text)}: "
-    if len(text) > LONGEST:
-        return f"{invalid}may not be more than {LONGEST} characters long"
+    if len(text) > MAX_EXPRESSION:
+        return f"{invalid}may not be more than {MAX_EXPRESSION} characters long"
     try:
         checked = _environment().compile(text, BOOL)
     except CompileError as error:

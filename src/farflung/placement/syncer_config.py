@@ -31,8 +31,8 @@ class SyncerHeartbeat(msgspec.Struct, frozen=True):
     room: EdgeCapacity | None = None  #: None: not reported
 
 
-MOST: Final = 20  #: resources of a cluster
-LONGEST: Final = 64  #: characters of an amount
+MAX_RESOURCES: Final = 20  #: resources of a cluster
+MAX_AMOUNT: Final = 64  #: characters of an amount
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,316}")
 Amounts = tuple[tuple[str, str], ...]
 
@@ -49,12 +49,12 @@ def parse_amounts(value: object) -> Amounts:
     if not isinstance(value, dict):
         return ()
     found = ((name, _text(amount)) for name, amount in value.items() if isinstance(name, str) and NAME.fullmatch(name))
-    return tuple(sorted((name, text) for name, text in found if text))[:MOST]
+    return tuple(sorted((name, text) for name, text in found if text))[:MAX_RESOURCES]
 
 
 def _text(amount: object) -> str:
     """Empty if it is invalid."""
-    if not isinstance(amount, str) or len(amount) > LONGEST:
+    if not isinstance(amount, str) or len(amount) > MAX_AMOUNT:
         return ""
     try:
         value = quantity.parse(amount)

@@ -128,7 +128,7 @@ class Placement(msgspec.Struct, frozen=True):
         return self.problem or ("" if self.where is None else self.where.problem)
 
 
-MOST_SELECTORS: Final = 1_000  #: of Locations
+MAX_SELECTORS: Final = 1_000  #: of Locations
 UNSEEN_ANNOTATIONS: Final = (LAST_APPLIED,)
 UNSEEN_STATUS: Final = ("lastSyncerHeartbeatTime",)  #: changes with every heartbeat
 
@@ -274,9 +274,9 @@ def _placement(spec: _PlacementSpec) -> dict[str, Any]:
     number = spec.number_of_locations
     if number is not None and number < 0:
         raise InvalidFieldError(f"spec.numberOfLocations: Invalid value: {number}: must be greater than or equal to 0")
-    if len(spec.location_selectors or ()) > MOST_SELECTORS:
+    if len(spec.location_selectors or ()) > MAX_SELECTORS:
         amount = len(spec.location_selectors or ())
-        raise InvalidFieldError(f"spec.locationSelectors: Too many: {amount}: must have at most {MOST_SELECTORS} items")
+        raise InvalidFieldError(f"spec.locationSelectors: Too many: {amount}: must have at most {MAX_SELECTORS} items")
     for at, label in enumerate(spec.spread_by or ()):
         check_key(label, f"spec.spreadBy[{at}]")
     return {

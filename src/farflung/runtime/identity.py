@@ -22,8 +22,8 @@ import orjson
 from farflung.lib.klog import Logger
 
 BOOT: Final = Path("/proc/sys/kernel/random/boot_id")  #: differs after each boot
-LONGEST: Final = 4096  #: bytes of a valid file
-PATIENCE: Final = 5.0  #: seconds to wait for the lock
+MAX_BYTES: Final = 4096  #: bytes of a valid file
+LOCK_SECONDS: Final = 5.0  #: seconds to wait for the lock
 PAUSE: Final = 0.1
 
 
@@ -51,7 +51,7 @@ async def identity(path: str, log: Logger) -> AsyncIterator[str]:
 async def _locked(descriptor: int) -> bool:
     """False if another process keeps the lock."""
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(LOCK_SECONDS):
             while True:
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -66,7 +66,7 @@ def _stored_identity(descriptor: int, fresh: str) -> str:
     """The identity in the locked file if it is valid here; otherwise stores `fresh`."""
     try:
         here = _origin(descriptor)
-        if known := _read(os.pread(descriptor, LONGEST, 0), here):
+        if known := _read(os.pread(descriptor, MAX_BYTES, 0), here):
             return known
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, orjson.dumps({"where": here, "identity": fresh}), 0)

@@ -16,7 +16,7 @@ from farflung.runtime.environment import Environment
 T = TypeVar("T")
 Listener = Callable[[CacheChange[T]], None]
 REBUILD: Final = "rebuild"  #: the only key of the queue
-LONGEST: Final = 600.0  #: seconds: the longest backoff, and the time after which failures are forgotten
+MAX_BACKOFF_SECONDS: Final = 600.0  #: seconds: the longest backoff, and the time after which failures are forgotten
 
 
 class Rebuilder(Controller[str]):
@@ -50,7 +50,7 @@ class Rebuilder(Controller[str]):
         self._rebuild = rebuild
         self._prepare = prepare
         self._monotonic = env.monotonic
-        self._repeats = Backoff(env.backoff.first, LONGEST, env.random)
+        self._repeats = Backoff(env.backoff.first, MAX_BACKOFF_SECONDS, env.random)
         self._last = 0.0  #: when a method failed
         self._suspects: set[Hashable] = set()  #: objects with which methods failed recently
         self._rebuilds = 0  #: recent ones
@@ -73,7 +73,7 @@ class Rebuilder(Controller[str]):
         self.failed_calls += 1
         self.failing.add(subject)
         now, last = self._monotonic(), self._last
-        if now - last > LONGEST:
+        if now - last > MAX_BACKOFF_SECONDS:
             self._suspects.clear()
             self._rebuilds = 0
         self._last = now

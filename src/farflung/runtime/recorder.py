@@ -18,8 +18,8 @@ from farflung.client.rest import Client
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 
-MOST: Final = 1000  #: queued Events, and remembered ones
-LONGEST: Final = 1024  #: characters of a message
+MAX_EVENTS: Final = 1000  #: queued Events, and remembered ones
+MAX_MESSAGE: Final = 1024  #: characters of a message
 BURST: Final = 25  #: Events for one object
 REFILL: Final = 300.0  #: seconds after which one more is allowed
 
@@ -74,7 +74,7 @@ class Recorder:
         self._monotonic = monotonic
         self._suffix = suffix
         self._log = log
-        self._waiting: asyncio.Queue[RecordedEvent] = asyncio.Queue(MOST)
+        self._waiting: asyncio.Queue[RecordedEvent] = asyncio.Queue(MAX_EVENTS)
         self._written: OrderedDict[RecordedEvent, _Written] = OrderedDict()
         self._allowances: OrderedDict[InvolvedObject, _Allowance] = OrderedDict()
 
@@ -84,7 +84,7 @@ class Recorder:
             return
         try:
             self._waiting.put_nowait(
-                RecordedEvent(involved, type, reason, message[:LONGEST], component or self._component)
+                RecordedEvent(involved, type, reason, message[:MAX_MESSAGE], component or self._component)
             )
         except asyncio.QueueFull:
             self._log.info("event dropped", v=2, reason=reason)
@@ -110,7 +110,7 @@ class Recorder:
         left = min(BURST, allowance.left + (now - allowance.at) / REFILL)
         allowed = left >= 1
         self._allowances[involved] = _Allowance(left - 1 if allowed else left, now)
-        if len(self._allowances) > MOST:
+        if len(self._allowances) > MAX_EVENTS:
             self._allowances.popitem(last=False)
         return allowed
 
@@ -131,7 +131,7 @@ class Recorder:
             await client.create(EVENTS, obj, namespace)
             written = _Written(obj["metadata"]["name"], 1)
         self._written[event] = written
-        if len(self._written) > MOST:
+        if len(self._written) > MAX_EVENTS:
             self._written.popitem(last=False)
 
     def _event(self, event: RecordedEvent, namespace: str) -> Obj:

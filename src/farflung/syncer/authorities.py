@@ -26,7 +26,7 @@ NAMESPACE: Final = "default"
 PERIOD: Final = 300.0  #: seconds between two reads
 HEAD: Final = "# instead of "  #: begins the file; the hash of the kubeconfig's authorities follows
 CERTIFICATE: Final = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
-LONGEST: Final = 256 * 1024  #: characters
+MAX_CHARACTERS: Final = 256 * 1024  #: characters
 
 
 class LearnedAuthorities:
@@ -120,7 +120,7 @@ def _is_good(text: str) -> bool:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
     except (ssl.SSLError, ValueError):
         return False
-    return len(text) <= LONGEST
+    return len(text) <= MAX_CHARACTERS
 
 
 def _content(file: Path) -> str:

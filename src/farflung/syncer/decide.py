@@ -167,7 +167,7 @@ def _uid(live: Mapping[str, Any]) -> str:
 
 
 PATIENT: Final = 3  #: corrections without a pause
-QUIET: Final = 300.0  #: seconds without drift after which corrections start anew, and the longest pause
+QUIET_SECONDS: Final = 300.0  #: seconds without drift after which corrections start anew, and the longest pause
 
 
 @dataclass(slots=True)
@@ -185,7 +185,7 @@ class DriftBackoff:
     def pause(self, ref: ObjectRef, now: float) -> float:
         """Seconds until the next correction."""
         history = self._known.get(ref)
-        if history is not None and now > history.until + QUIET:
+        if history is not None and now > history.until + QUIET_SECONDS:
             del self._known[ref]
             return 0.0
         return 0.0 if history is None else max(0.0, history.until - now)
@@ -197,6 +197,6 @@ class DriftBackoff:
         history.until = now
         if history.rounds <= PATIENT:
             return ""
-        pause = min(2.0 ** (history.rounds - PATIENT), QUIET)
+        pause = min(2.0 ** (history.rounds - PATIENT), QUIET_SECONDS)
         history.until += pause
         return f"another client at the edge changed it {history.rounds} times; the next correction is in {pause:.0f} s"

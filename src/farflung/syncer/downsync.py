@@ -36,7 +36,7 @@ from farflung.syncer.mailbox import MailboxClient
 from farflung.syncer.report import Direction, Problems, Progress, describe_error
 
 RELEASED: Final = ""  #: in place of the uid of a copy: an operator released the orphan
-AGAIN: Final = 1.0  #: seconds until the syncer checks an object that has no events
+POLL_SECONDS: Final = 1.0  #: seconds until the syncer checks an object that has no events
 RECHECK_SECONDS: Final = 30.0  #: seconds until the syncer checks again what no event may announce
 
 
@@ -260,7 +260,7 @@ class Downsync:
             case ReleaseCopy():
                 return await self._finish_withdrawal(ref, entry)
             case AwaitDeletion():
-                return None if self._edge.objects.get(ref) is not None else AGAIN
+                return None if self._edge.objects.get(ref) is not None else POLL_SECONDS
             case LeaveObject(LeaveReason.NOT_MANAGED, sentence):
                 self._progress.finish(ref)
                 self._report(ref, Direction.DOWN, "NotManaged", sentence)
@@ -335,7 +335,7 @@ class Downsync:
         self._mark_deleted(ref, entry)
         self.writes.deleted += 1
         self._log.info("deleted", v=2, object=str(ref))
-        return None if self._edge.objects.get(ref) is not None else AGAIN
+        return None if self._edge.objects.get(ref) is not None else POLL_SECONDS
 
     def _mark_deleted(self, ref: ObjectRef, entry: JournalEntry) -> None:
         """The syncer deleted the object, so its absence is not drift."""

@@ -38,7 +38,7 @@ from farflung.placement.names import GroupResource, ObjectRef
 APPLICATION: Final = 0x66667379  #: SQLite's application_id of a journal: "ffsy"
 FORMAT: Final = 2  #: format 1 was not encrypted
 KEY: Final = "journal.key"  #: beside the journal
-MOST_ASIDE: Final = 9  #: damaged files to keep
+MAX_ASIDE: Final = 9  #: damaged files to keep
 
 SCHEMA: Final = (
     f"pragma application_id = {APPLICATION}",
@@ -67,7 +67,7 @@ AROUND: Final = (
     apsw.CantOpenError,
     apsw.AuthError,
 )
-PATIENCE: Final = 5.0  #: seconds to wait for a program that looks into the file
+LOCK_SECONDS: Final = 5.0  #: seconds to wait for a program that looks into the file
 
 Row = tuple[Any, ...]
 
@@ -161,7 +161,7 @@ def connect(path: Path, ring: KeyRing) -> apsw.Connection:
     path.chmod(0o600)
     if format_of(path) == 1:
         encrypt(path, ring)
-    connection = connect_database(path, "mode=rw", patience=PATIENCE)
+    connection = connect_database(path, "mode=rw", patience=LOCK_SECONDS)
     try:
         with detect_damage():
             _check(connection)
@@ -190,7 +190,7 @@ def encrypt(path: Path, ring: KeyRing) -> None:
     with detect_damage():
         if file_size(beside(path, "-wal")):
             empty_log(path)
-        with closing(connect_database(path, "mode=rw", patience=PATIENCE)) as old:
+        with closing(connect_database(path, "mode=rw", patience=LOCK_SECONDS)) as old:
             create_database(path, SCHEMA, partial(_copy_format_1, old, ring))
 
 
@@ -214,7 +214,7 @@ def _try_to_write(connection: apsw.Connection, path: Path) -> None:
 def put_aside(path: Path) -> Path:
     """Rename a damaged file to the first free name, or the last one.  Its write-ahead log is renamed first, because a
     new file must not find it."""
-    names = [beside(path, f".damaged-{number}") for number in range(1, MOST_ASIDE + 1)]
+    names = [beside(path, f".damaged-{number}") for number in range(1, MAX_ASIDE + 1)]
     aside = next((one for one in names if not one.exists()), names[-1])
     beside(path, "-shm").unlink(missing_ok=True)
     beside(aside, "-wal").unlink(missing_ok=True)

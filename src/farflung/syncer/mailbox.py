@@ -161,7 +161,7 @@ class MailboxIdentity:
 
 
 BEATS: Final = 4  #: heartbeats that a syncer may miss before one of another cluster takes over
-LONGEST: Final = 64  #: characters of a uid in a message
+MAX_SHOWN_UID: Final = 64  #: characters of a uid in a message
 STANDBY_FOR: Final = "standing back"  #: fact of the journal: uid of the cluster whose syncer serves the mailbox
 
 
@@ -189,7 +189,7 @@ class MailboxLease:
     @property
     def standby_reason(self) -> str:
         """A sentence about the syncer that serves the mailbox; empty if this one does."""
-        holder = "".join(filter(str.isprintable, self._tracker.holder[:LONGEST]))
+        holder = "".join(filter(str.isprintable, self._tracker.holder[:MAX_SHOWN_UID]))
         silence = int(self._tracker.silence(self._monotonic()))
         served = f"the mailbox of {self._name} is served by the syncer of cluster {holder}, last heard {silence}s ago"
         return served if self._tracker.holder else ""

@@ -24,7 +24,7 @@ from farflung.runtime.environment import Environment
 from farflung.runtime.reflector import Reflector
 from farflung.syncer.report import ReportCondition
 
-LONGEST: Final = 60.0  #: seconds between two attempts if the edge refuses
+MAX_RETRY_SECONDS: Final = 60.0  #: seconds between two attempts if the edge refuses
 LONGEST_MESSAGE: Final = 300  #: characters
 FIELDS: Final = ("capacity", "allocatable", "nodes")
 WITHHELD: Final = (403, 404, 405)  #: statuses by which a cluster refuses
@@ -36,7 +36,7 @@ class NodeCapacity:
     def __init__(self, edge: Client, env: Environment, log: Logger, changed: Callable[[], None]) -> None:
         """`changed`: called when the sums changed."""
         self._edge = edge
-        self._env = replace(env, backoff=Backoff(env.backoff.first, LONGEST, env.backoff.random))
+        self._env = replace(env, backoff=Backoff(env.backoff.first, MAX_RETRY_SECONDS, env.backoff.random))
         self._log = log
         self._changed = changed
         self._restart = asyncio.Event()
@@ -135,7 +135,7 @@ def _as_before(before: Obj) -> tuple[Obj, list[ReportCondition]]:
 
 ALWAYS: Final = ("cpu", "memory", "pods")  #: resources of every Node
 FIRST: Final = (*ALWAYS, "ephemeral-storage")
-MOST_NAMES: Final = 16  #: further resources, of a Node and in all
+MAX_NAMES: Final = 16  #: further resources, of a Node and in all
 BINARY: Final = re.compile(r"memory|ephemeral-storage|hugepages-.*")  #: resources that are counted in bytes
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,316}")
 LARGEST: Final = quantity.LARGEST_BINARY * quantity.ONE  #: nanos
@@ -203,7 +203,7 @@ def _nanos(amount: object) -> int | None:
 def _chosen(names: Iterable[str]) -> list[str]:
     """In the order of the report."""
     known = set(names)
-    return [*filter(known.__contains__, FIRST), *sorted(known.difference(FIRST))[:MOST_NAMES]]
+    return [*filter(known.__contains__, FIRST), *sorted(known.difference(FIRST))[:MAX_NAMES]]
 
 
 class CapacitySums:

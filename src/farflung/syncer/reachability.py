@@ -27,9 +27,9 @@ from farflung.runtime.environment import Environment
 
 FIRST_PROBE: Final = 0.2  #: seconds between the first two probes
 LONGEST_PROBE: Final = 4.0  #: seconds between two probes
-PATIENCE: Final = 5.0  #: seconds that a probe waits for its answer
+PROBE_SECONDS: Final = 5.0  #: seconds that a probe waits for its answer
 RECENT: Final = 60.0  #: seconds after its first answer in which a server may still be starting
-FEW: Final = 6  #: failures in a row that count for pauses meanwhile
+COUNTED_FAILURES: Final = 6  #: failures in a row that count for pauses meanwhile
 
 
 class Reachability:
@@ -42,7 +42,7 @@ class Reachability:
         self.client = replace(client, transport=_Observed(client.transport, self._suspicion.set))
         self.env = replace(env, sleep=self._sleep, backoff=_ShorterPauses.of(env.backoff, self._is_recent))
         self.is_away = False
-        self._probe = OutgoingRequest("GET", f"{client.prefix}/version", patience=PATIENCE)
+        self._probe = OutgoingRequest("GET", f"{client.prefix}/version", patience=PROBE_SECONDS)
         self._transport = client.transport
         self._sleep_whole = env.sleep
         self._monotonic = env.monotonic
@@ -93,7 +93,7 @@ class Reachability:
 
 @dataclass(frozen=True, slots=True)
 class _ShorterPauses(Backoff):
-    """Counts at most FEW failures as long as `is_recent`."""
+    """Counts at most COUNTED_FAILURES failures as long as `is_recent`."""
 
     is_recent: Callable[[], bool]
 
@@ -102,7 +102,7 @@ class _ShorterPauses(Backoff):
         return cls(backoff.first, backoff.longest, backoff.random, is_recent)
 
     def delay(self, failures: int, asked: float | None = None) -> float:
-        return Backoff.delay(self, min(failures, FEW) if self.is_recent() else failures, asked)
+        return Backoff.delay(self, min(failures, COUNTED_FAILURES) if self.is_recent() else failures, asked)
 
 
 class _Observed:

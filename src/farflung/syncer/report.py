@@ -21,8 +21,8 @@ from farflung.placement.syncer_config import ANY
 from farflung.syncer.context import SyncerContext
 from farflung.syncer.lease import HEARTBEAT, ServedElsewhereError, holder_record
 
-MOST: Final = 50  #: problems in a report
-LONGEST: Final = 300  #: characters of a message
+MAX_PROBLEMS: Final = 50  #: problems in a report
+MAX_MESSAGE: Final = 300  #: characters of a message
 SECRETS: Final = GroupResource("", "secrets")
 
 
@@ -52,7 +52,7 @@ class Problems:
         """Returns whether the problem is new or differs from the last one."""
         before = self._known.get((ref, direction))
         tries = 1 if before is None else before.tries + 1
-        new = SyncProblem(reason, message[:LONGEST], now, tries)
+        new = SyncProblem(reason, message[:MAX_MESSAGE], now, tries)
         self._known[ref, direction] = new
         return before is None or (before.reason, before.message) != (new.reason, new.message)
 
@@ -67,7 +67,7 @@ class Problems:
 
     def listed(self) -> list[Obj]:
         """The first ones, sorted, in the format of a SyncerConfig's status."""
-        found = sorted(self._known.items(), key=lambda one: one[0])[:MOST]
+        found = sorted(self._known.items(), key=lambda one: one[0])[:MAX_PROBLEMS]
         return [
             {
                 "group": ref.resource.group,
@@ -89,7 +89,7 @@ class Problems:
 
     @property
     def omitted(self) -> int:
-        return max(0, len(self._known) - MOST)
+        return max(0, len(self._known) - MAX_PROBLEMS)
 
 
 def all_of(resource: GroupResource) -> ObjectRef:

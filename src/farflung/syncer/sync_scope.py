@@ -24,7 +24,7 @@ from farflung.placement.syncer_config import ANY, ConfigFields, SyncerSpec, read
 
 KindLookup = Callable[[str, str], tuple[str, bool] | None]  #: group and kind → plural, and whether it is namespaced
 
-MOST_PROBLEMS: Final = 50  #: in a list of problems
+MAX_PROBLEMS: Final = 50  #: in a list of problems
 LONGEST_TITLE: Final = 300  #: characters of a configuration's kind and name
 _NOTHING: Final[frozenset[str]] = frozenset()
 
@@ -114,12 +114,12 @@ class _ScopeReader:
         for one in upsync:
             for plural in one.resources:
                 by_resource.setdefault(GroupResource(one.group, plural), []).append(one)
-        problems, left = sorted(self._problems), len(self._problems) - MOST_PROBLEMS
+        problems, left = sorted(self._problems), len(self._problems) - MAX_PROBLEMS
         return SyncScope(
             MappingProxyType(dict(sorted(self._versions.items()))),
             tuple(upsync),
             tuple(sorted(self._unknown)),
-            tuple(problems) if left <= 0 else (*problems[:MOST_PROBLEMS], f"… and {left} more"),
+            tuple(problems) if left <= 0 else (*problems[:MAX_PROBLEMS], f"… and {left} more"),
             {resource: tuple(sorted(some, key=sorted)) for resource, some in self._whole.items()},
             frozenset(self._refs),
             frozenset(self._namespaces),

@@ -34,7 +34,7 @@ LEEWAY: Final = 300.0  #: seconds; a token issued further in the future shows a 
 CHECK_PERIOD: Final = 3600.0  #: seconds, at most, between two checks
 REST: Final = 60.0  #: seconds between two requests for a token, at least
 LONGEST_REST: Final = 600.0  #: after failures
-LONGEST: Final = 16 * 1024  #: bytes of a token
+MAX_TOKEN_BYTES: Final = 16 * 1024  #: bytes of a token
 LAST: Final = 1e11  #: seconds since 1970; no token lasts longer
 SHORTEST_LIFETIME, LONGEST_LIFETIME = 600, 2**32  #: seconds that can be requested
 
@@ -97,7 +97,7 @@ class ServiceAccountToken:
 def read_token(text: str) -> ServiceAccountToken | None:
     """None if it is not that of a ServiceAccount, or has no end."""
     parts = text.split(".")
-    if len(parts) != 3 or len(text) > LONGEST or not text.isascii() or not text.isprintable():
+    if len(parts) != 3 or len(text) > MAX_TOKEN_BYTES or not text.isascii() or not text.isprintable():
         return None
     try:
         claims = _claims(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
@@ -285,7 +285,7 @@ def _content(file: Path) -> ServiceAccountToken | None:
     """None also for a damaged file: the kubeconfig still has a token."""
     try:
         with file.open("rb") as opened:
-            return read_token(opened.read(LONGEST + 1).decode(errors="replace").strip())
+            return read_token(opened.read(MAX_TOKEN_BYTES + 1).decode(errors="replace").strip())
     except OSError:
         return None
 

@@ -166,7 +166,7 @@ def test_a_file_keeps_its_mode_and_the_links_to_it(tmp_path: Path) -> None:
 def test_a_way_over_other_directories_leads_to_one_lock(
     way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("farflung.cli.plugins.kubeconfig.PATIENCE", 0.0)
+    monkeypatch.setattr("farflung.cli.plugins.kubeconfig.LOCK_SECONDS", 0.0)
     (tmp_path / "real").mkdir()
     (tmp_path / "linked").symlink_to(tmp_path / "real")
     config = tmp_path / "real" / "config"
@@ -195,7 +195,7 @@ def test_a_lock_that_nobody_lets_go_is_reported(tmp_path: Path, monkeypatch: pyt
     path = tmp_path / "config"
     path.write_text(render(copy.deepcopy(BASIC)))
     (tmp_path / "config.lock").touch()
-    monkeypatch.setattr("farflung.cli.plugins.kubeconfig.PATIENCE", 0.0)
+    monkeypatch.setattr("farflung.cli.plugins.kubeconfig.LOCK_SECONDS", 0.0)
     with pytest.raises(CommandError, match=r"config\.lock: file exists"):
         change_files([path], lambda config: config.switch("other"))
     assert (tmp_path / "config.lock").exists()
@@ -240,7 +240,7 @@ def test_writers_who_know_a_file_by_different_names_lose_nothing(tmp_path: Path)
 
 def test_a_file_that_is_named_twice_is_changed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("farflung.cli.plugins.kubeconfig.PATIENCE", 0.0)
+    monkeypatch.setattr("farflung.cli.plugins.kubeconfig.LOCK_SECONDS", 0.0)
     path = tmp_path / "config"
     path.write_text(render(copy.deepcopy(BASIC)))
     change_files([path, Path("config")], lambda config: config.switch("other"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from datetime import datetime
 
-from farflung.controllers.edge_scheduler.observe import LONGEST, go_struct, log_change
+from farflung.controllers.edge_scheduler.observe import MAX_LOGGED_OBJECT, go_struct, log_change
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 
@@ -42,11 +42,13 @@ def test_a_later_field_is_shown_if_it_is_set() -> None:
 def test_each_change_is_one_line_of_limited_length_whatever_tenants_write() -> None:
     stream = io.StringIO()
     log = Logger(stream)
-    long = placement(metadata={"annotations": {"a": "x\nI0120 16:32:14.882891 1 main.go:1] forged " * LONGEST}})
+    long = placement(
+        metadata={"annotations": {"a": "x\nI0120 16:32:14.882891 1 main.go:1] forged " * MAX_LOGGED_OBJECT}}
+    )
     log_change(log, None, long)
     log_change(log, long, placement())
     log_change(log, placement(), None)
     lines = stream.getvalue().splitlines()
     assert ["add" in lines[0], "update" in lines[1], "delete" in lines[2]] == [True] * 3
     assert len(lines) == 3
-    assert len(max(lines, key=len)) < 2.5 * LONGEST
+    assert len(max(lines, key=len)) < 2.5 * MAX_LOGGED_OBJECT

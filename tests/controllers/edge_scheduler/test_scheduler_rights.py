@@ -16,7 +16,7 @@ from translated import NAMESPACES, PROD, binding, deployment, inside, namespace,
 from farflung.apis.edge.names import AUTHOR
 from farflung.client.errors import Forbidden
 from farflung.client.transport import OutgoingRequest
-from farflung.controllers.placing_rights.controller import AGAIN
+from farflung.controllers.placing_rights.controller import REVIEW_SECONDS
 from farflung.hub.tenancy.direct_writes import encode_stored
 from farflung.machinery.errors import Obj
 
@@ -292,7 +292,7 @@ async def test_rights_that_no_placement_needs_are_forgotten_and_reviewed_again_l
     await one.fleet.do("DELETE", f"/clusters/{one.inventory}{SCHEDULING}/locations/prod")
     await one.fleet.do("DELETE", f"/clusters/{one.inventory}{SCHEDULING}/locations/dev")
     await one.leads_to("p", reason="NoDestinations")
-    await asyncio.sleep(AGAIN)
+    await asyncio.sleep(REVIEW_SECONDS)
     rights = one.fleet.rights
     assert rights is not None and not len(rights.queue)
     await one.fleet.may_place(one.inventory, ALICE, allowed=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from farflung.apis.edge.authors import Author
-from farflung.controllers.edge_scheduler.triggers import MOST_TRIGGERS, ParsedSlice, Trigger, Triggers
+from farflung.controllers.edge_scheduler.triggers import MAX_TRIGGERS, ParsedSlice, Trigger, Triggers
 from farflung.controllers.placing_rights.decide import RightKey
 from farflung.machinery.selectors import EVERYTHING
 from farflung.placement.names import ObjectKey
@@ -68,10 +68,10 @@ def test_triggers_of_placements_that_are_never_reconciled_are_limited() -> None:
     triggers = Triggers(Resolver())
     triggers.begin()
     list(triggers.on_placement(placement("p", None, seen("p"))))
-    for number in range(2 * MOST_TRIGGERS):
+    for number in range(2 * MAX_TRIGGERS):
         key = ObjectKey("imw", f"l{number}")
         list(triggers.on_location(CacheChange(cache.Key("imw", "", key.name), None, Location(key))))
-    assert len(triggers.take(ObjectKey("wmw", "p"))) == MOST_TRIGGERS
+    assert len(triggers.take(ObjectKey("wmw", "p"))) == MAX_TRIGGERS
     list(triggers.on_location(LOCATION))
     list(triggers.on_placement(placement("p", seen("p"), None)))
     list(triggers.on_placement(placement("p", None, seen("p"))))

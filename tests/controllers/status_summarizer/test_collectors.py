@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from farflung.controllers.status_summarizer.collectors import LONGEST, LONGEST_ERROR, InvalidQueryError, parse_query
+from farflung.controllers.status_summarizer.collectors import (
+    LONGEST_ERROR,
+    MAX_EXPRESSION,
+    InvalidQueryError,
+    parse_query,
+)
 
 
 def one(text: Any, name: Any = "a") -> dict[str, Any]:
@@ -144,11 +149,11 @@ def test_all_mistakes_are_reported_at_once_in_the_order_of_the_fields() -> None:
 
 
 def test_expressions_are_limited_one_by_one_and_together() -> None:
-    assert errors_of(one("'" + "a" * LONGEST + "'")) == [
-        f"spec.select[0].def: may not be more than {LONGEST} characters long"
+    assert errors_of(one("'" + "a" * MAX_EXPRESSION + "'")) == [
+        f"spec.select[0].def: may not be more than {MAX_EXPRESSION} characters long"
     ]
-    long = "'" + "a" * (LONGEST - 2) + "'"
-    full = {**one(long), "filter": "true" + " " * (LONGEST - 4)}
+    long = "'" + "a" * (MAX_EXPRESSION - 2) + "'"
+    full = {**one(long), "filter": "true" + " " * (MAX_EXPRESSION - 4)}
     parse_query(full)
     assert errors_of({**full, "select": [*full["select"], {"name": "b", "def": "1"}]}) == [
         "spec: all expressions together may not be more than 20480 characters long"

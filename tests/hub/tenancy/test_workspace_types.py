@@ -7,7 +7,7 @@ import pytest
 from farflung.apis.kcp.names import ExportReference
 from farflung.hub.tenancy.paths import TypeReference
 from farflung.hub.tenancy.workspace_types import (
-    MOST_EXTENDED,
+    MAX_EXTENDED,
     TypeLimit,
     WorkspaceType,
     WorkspaceTypeRefused,
@@ -76,7 +76,7 @@ def test_a_type_that_extends_a_missing_one_is_refused() -> None:
 
 
 def test_a_very_long_line_of_types_is_refused_rather_than_followed() -> None:
-    line = [made(f"t{at}", f"root:a:t{at + 1}") for at in range(10 * MOST_EXTENDED)]
+    line = [made(f"t{at}", f"root:a:t{at + 1}") for at in range(10 * MAX_EXTENDED)]
     with pytest.raises(WorkspaceTypeRefused, match="unable to find inherited"):
         type_lineage(line[0], Types(*line))
 

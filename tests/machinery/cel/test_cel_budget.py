@@ -16,7 +16,7 @@ from farflung.machinery.cel.adapt import Adapters
 from farflung.machinery.cel.compiler import Program
 from farflung.machinery.cel.environment import ExpressionEnvironment
 from farflung.machinery.cel.errors import CompileError
-from farflung.machinery.cel.language.budget import MOST_WORK, OverBudget
+from farflung.machinery.cel.language.budget import MAX_WORK, OverBudget
 from farflung.machinery.cel.language.types import DYN, INT, STRING, Type, list_of, map_of
 from farflung.machinery.cel.language.values import EvaluationError
 from farflung.machinery.cel.library import KUBERNETES
@@ -154,7 +154,7 @@ def test_a_hostile_expression_ends_without_taking_much_memory(text: str, length:
     finally:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-    assert peak < 8 * MOST_WORK
+    assert peak < 8 * MAX_WORK
 
 
 def test_deep_data_is_an_error_and_no_crash() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from farflung.machinery.cel.errors import CompileError
 from farflung.machinery.cel.language import ast
-from farflung.machinery.cel.parser import MOST_CHARACTERS, MOST_NESTING, parse
+from farflung.machinery.cel.parser import MAX_CHARACTERS, MAX_NESTING, parse
 
 BEGINS = (
     "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"
@@ -253,15 +253,15 @@ def test_no_more_than_a_hundred_complaints_are_shown() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("(" * 50_000, f"expression recursion limit exceeded: {MOST_NESTING}"),
-        ("[" * 50_000, f"expression recursion limit exceeded: {MOST_NESTING}"),
+        ("(" * 50_000, f"expression recursion limit exceeded: {MAX_NESTING}"),
+        ("[" * 50_000, f"expression recursion limit exceeded: {MAX_NESTING}"),
         ("1" + "+1" * 5_000, "max recursion depth exceeded"),
         ("a" + ".b" * 5_000, "max recursion depth exceeded"),
         ("a?b:" * 5_000 + "c", "max recursion depth exceeded"),
         ("l.map(x, true, " * 99 + "x" + ")" * 99, "max recursion depth exceeded"),
         (
-            "a" * (MOST_CHARACTERS + 1),
-            f"expression code point size exceeds limit: size: {MOST_CHARACTERS + 1}, limit {MOST_CHARACTERS}",
+            "a" * (MAX_CHARACTERS + 1),
+            f"expression code point size exceeds limit: size: {MAX_CHARACTERS + 1}, limit {MAX_CHARACTERS}",
         ),
     ],
 )

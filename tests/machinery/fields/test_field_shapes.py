@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from farflung.apis.definitions import schema
 from farflung.machinery.fields.sets import MAX_DEPTH, Fields, paths
 from farflung.machinery.fields.shapes import (
-    MOST_PLANS,
+    MAX_PLANS,
     Changes,
     ObjectShape,
     Root,
@@ -419,7 +419,7 @@ def test_plans_have_only_declared_names_and_are_few() -> None:
     for number in range(1, 4096):
         chosen = [name for at, name in enumerate(declared) if number >> at & 1]
         assert spec.added(dict.fromkeys(chosen, "")) == {".": {}, **{f"f:{name}": {} for name in chosen}}
-    assert len(spec._plans) == MOST_PLANS
+    assert len(spec._plans) == MAX_PLANS
 
 
 def test_new_objects_with_undeclared_fields_leave_no_plan() -> None:

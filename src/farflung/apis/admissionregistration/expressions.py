@@ -117,8 +117,8 @@ GIVEN: Final[Mapping[str, Type]] = {VARIABLES: DYN, **OBJECTS, **PARAMS, **AUTHO
 
 # --- The expressions of a policy, compiled, or what is wrong with them ----------------------------
 
-MOST_EXPRESSIONS: Final = 1000  #: of one policy
-MOST_TEXT: Final = 200_000  #: characters of its expressions
+MAX_EXPRESSIONS: Final = 1000  #: of one policy
+MAX_TEXT: Final = 200_000  #: characters of its expressions
 
 _SCALARS: Final = frozenset(
     {
@@ -257,10 +257,10 @@ def excess(spec: Obj) -> str:
     """Why the expressions of a policy are too large to compile; empty if they are not.  Raises TurnOver if the current
     task has an allowance that is too small for that."""
     texts = list(_texts(spec))
-    if len(texts) > MOST_EXPRESSIONS:
-        return f"more than {MOST_EXPRESSIONS} expressions are not supported"
-    if sum(map(len, texts)) > MOST_TEXT:
-        return f"expressions of more than {MOST_TEXT} characters are not supported"
+    if len(texts) > MAX_EXPRESSIONS:
+        return f"more than {MAX_EXPRESSIONS} expressions are not supported"
+    if sum(map(len, texts)) > MAX_TEXT:
+        return f"expressions of more than {MAX_TEXT} characters are not supported"
     spend(COMPILED * sum(map(len, texts)))
     return ""
 

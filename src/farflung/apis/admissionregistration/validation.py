@@ -52,8 +52,8 @@ REVIEW_VERSIONS: Final = ("v1", "v1beta1")
 FAILURE_POLICIES: Final = ("Fail", "Ignore")
 MATCH_POLICIES: Final = ("Equivalent", "Exact")
 SIDE_EFFECTS: Final = ("None", "NoneOnDryRun")
-MOST_CONDITIONS: Final = 64
-MOST_AUDIT_ANNOTATIONS: Final = 20
+MAX_CONDITIONS: Final = 64
+MAX_AUDIT_ANNOTATIONS: Final = 20
 LONGEST_VALUE_EXPRESSION: Final = 5 * 1024  #: bytes
 
 # --- defaults -------------------------------------------------------------------------------------
@@ -270,8 +270,8 @@ def _check_expression(expression: PolicyExpression, field: str, errors: Errors) 
 
 
 def _check_conditions(conditions: Sequence[Obj], path: str, compiler: PolicyCompiler, errors: Errors) -> None:
-    if len(conditions) > MOST_CONDITIONS:
-        errors.append(too_many(path, len(conditions), MOST_CONDITIONS))
+    if len(conditions) > MAX_CONDITIONS:
+        errors.append(too_many(path, len(conditions), MAX_CONDITIONS))
     seen: set[str] = set()
     for index, condition in enumerate(conditions):
         expression = condition.get("expression", "").strip()
@@ -386,8 +386,8 @@ def _check_validation(validation: Obj, path: str, compiler: PolicyCompiler, erro
 
 def _check_audits(policy: str, audits: Sequence[Obj], compiler: PolicyCompiler, errors: Errors) -> None:
     path = "spec.auditAnnotations"
-    if len(audits) > MOST_AUDIT_ANNOTATIONS:
-        detail = f"must not have more than {MOST_AUDIT_ANNOTATIONS} auditAnnotations"
+    if len(audits) > MAX_AUDIT_ANNOTATIONS:
+        detail = f"must not have more than {MAX_AUDIT_ANNOTATIONS} auditAnnotations"
         errors.append(invalid_value(path, audits, detail))
     seen: set[str] = set()
     for index, audit in enumerate(audits):

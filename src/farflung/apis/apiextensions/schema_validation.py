@@ -23,8 +23,8 @@ from farflung.machinery.schema.structural import formats
 
 Place = tuple["Place | None", str]
 
-MOST_FINDINGS: Final = 200
-MOST_TEXT: Final = 512 * 1024  #: characters, the last finding aside
+MAX_FINDINGS: Final = 200
+MAX_TEXT: Final = 512 * 1024  #: characters, the last finding aside
 
 
 def place(text: str) -> Place:
@@ -51,7 +51,7 @@ class Findings:
 
     @property
     def full(self) -> bool:
-        return len(self.errors) >= MOST_FINDINGS or self._text >= MOST_TEXT
+        return len(self.errors) >= MAX_FINDINGS or self._text >= MAX_TEXT
 
     def required(self, at: Place, field: str, detail: str) -> None:
         if not self.full:

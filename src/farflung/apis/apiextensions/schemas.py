@@ -13,12 +13,12 @@ from farflung.apis.validation import Errors
 from farflung.machinery import go_text
 from farflung.machinery.errors import FieldError, Obj, duplicate, invalid_value, required, too_many
 
-MOST_PARTS: Final = 30_000  #: schemas in the schemas of one definition
+MAX_PARTS: Final = 30_000  #: schemas in the schemas of one definition
 DEEPEST: Final = 100  #: schemas in each other
-MOST_SHOWN: Final = 500  #: schemas that a message shows
-MOST_RULES: Final = 1000  #: validation rules of one definition
-MOST_RULE_TEXT: Final = 200_000  #: characters of their expressions
-MOST_DEFAULT_WORK: Final = 200_000  #: see `default_work`
+MAX_SHOWN: Final = 500  #: schemas that a message shows
+MAX_RULES: Final = 1000  #: validation rules of one definition
+MAX_RULE_TEXT: Final = 200_000  #: characters of their expressions
+MAX_DEFAULT_WORK: Final = 200_000  #: see `default_work`
 WORK_PER_DEFAULT: Final = 40
 LONGEST_NAME: Final = 1000  #: characters of a property's name
 VALIDATIONS: Final = "x-kubernetes-validations"
@@ -93,18 +93,18 @@ def too_large(versions: Sequence[Obj]) -> str:
     """Why the schemas of a definition are too large to validate; empty if they are not."""
     everything = (part for version in versions for part in everything_in(schema_of(version) or {}))
     try:
-        found = list(islice(everything, MOST_PARTS + 1))
+        found = list(islice(everything, MAX_PARTS + 1))
     except TooDeep:
         return f"schemas that nest more than {DEEPEST} levels deep are not supported"
-    if len(found) > MOST_PARTS:
-        return f"schemas of more than {MOST_PARTS} parts are not supported"
+    if len(found) > MAX_PARTS:
+        return f"schemas of more than {MAX_PARTS} parts are not supported"
     if any(len(name) > LONGEST_NAME for part in found for name in part.get("properties") or ()):
         return f"properties with names of more than {LONGEST_NAME} characters are not supported"
     rules = [rule or {} for part in found for rule in part.get(VALIDATIONS) or ()]
-    if len(rules) > MOST_RULES:
-        return f"more than {MOST_RULES} {VALIDATIONS} are not supported"
-    if sum(len(rule.get("rule", "")) + len(rule.get("messageExpression", "")) for rule in rules) > MOST_RULE_TEXT:
-        return f"{VALIDATIONS} of more than {MOST_RULE_TEXT} characters are not supported"
+    if len(rules) > MAX_RULES:
+        return f"more than {MAX_RULES} {VALIDATIONS} are not supported"
+    if sum(len(rule.get("rule", "")) + len(rule.get("messageExpression", "")) for rule in rules) > MAX_RULE_TEXT:
+        return f"{VALIDATIONS} of more than {MAX_RULE_TEXT} characters are not supported"
     return ""
 
 
@@ -132,13 +132,13 @@ def shown_versions(versions: Sequence[Obj] | None, *, hoisted: Callable[[str], b
     """`spec.versions` with the names of Go's fields.  What all versions have in common is not in them."""
     if versions is None:
         return None
-    several = sum(1 for version in versions for _ in everything_in(schema_of(version) or {})) > MOST_SHOWN
+    several = sum(1 for version in versions for _ in everything_in(schema_of(version) or {})) > MAX_SHOWN
     without = (lambda member: member == "schema" or hoisted(member)) if several else hoisted
     return orjson.Fragment(go_text.encoded([_version(version, without) for version in versions], ordered=True))
 
 
 def shown_schema(schema: Obj) -> Any:
-    if sum(1 for _ in everything_in(schema)) > MOST_SHOWN:
+    if sum(1 for _ in everything_in(schema)) > MAX_SHOWN:
         return None
     return orjson.Fragment(go_text.encoded(_schema(schema), ordered=True))
 
@@ -301,7 +301,7 @@ def _schema(schema: Obj) -> Obj:
 
 # --- Fields of custom resources that lists can be selected by -------------------------------------
 
-MOST_FIELDS: Final = 8
+MAX_FIELDS: Final = 8
 SCALARS: Final = ("string", "boolean", "integer")
 NO_FIELD: Final = "does not refer to a valid field"
 UNSELECTABLE: Final = (
@@ -324,8 +324,8 @@ def check_selectable(fields: Sequence[Obj], schema: Obj, path: str, errors: Erro
         if steps in seen:
             errors.append(duplicate(f"{path}[{index}].jsonPath", field["jsonPath"]))
         seen.add(steps)
-    if len(seen) > MOST_FIELDS:
-        errors.append(too_many(path, len(seen), MOST_FIELDS))
+    if len(seen) > MAX_FIELDS:
+        errors.append(too_many(path, len(seen), MAX_FIELDS))
 
 
 def _checked(text: str, schema: Obj, field: str) -> tuple[tuple[str, ...] | None, Errors]:

@@ -19,7 +19,7 @@ from farflung.apis.apiextensions.conditions import (
 )
 from farflung.apis.apiextensions.schema_validation import check_root, check_schema, place, structural_problems
 from farflung.apis.apiextensions.schemas import (
-    MOST_DEFAULT_WORK,
+    MAX_DEFAULT_WORK,
     VALIDATIONS,
     TooDeep,
     check_selectable,
@@ -91,7 +91,7 @@ def _stored(spec: Obj, before: list[str]) -> list[str] | None:
 
 COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
 COLUMN_FORMATS: Final = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
-MOST_COLUMNS: Final = 200
+MAX_COLUMNS: Final = 200
 LONGEST_WARNING: Final = 256
 
 
@@ -154,7 +154,7 @@ COLUMNS: Final = Table(
         Required("type", one_of(*COLUMN_TYPES), detail=f"must be one of {','.join(COLUMN_TYPES)}"),
         Optional("format", one_of(*COLUMN_FORMATS)),
         Required("jsonPath", _check_simple, named="JSONPath"),
-        most=MOST_COLUMNS,
+        most=MAX_COLUMNS,
     )
 )
 
@@ -164,7 +164,7 @@ COLUMNS: Final = Table(
 REVIEW_VERSIONS: Final = ("v1", "v1beta1")
 SHARED: Final = ("schema", "subresources", "additionalPrinterColumns", "selectableFields")
 UNREADABLE: Final = frozenset(("id", "$schema", "$ref", "patternProperties", "dependencies", "definitions"))
-MOST_VERSIONS: Final = 100
+MAX_VERSIONS: Final = 100
 
 
 class DefinitionSpec:
@@ -229,8 +229,8 @@ def _names(spec: Obj) -> Obj:
 
 
 def _spec_errors(spec: Obj) -> Errors:
-    if len(spec.get("versions") or ()) > MOST_VERSIONS:
-        return [too_many("spec.versions", len(spec["versions"]), MOST_VERSIONS)]
+    if len(spec.get("versions") or ()) > MAX_VERSIONS:
+        return [too_many("spec.versions", len(spec["versions"]), MAX_VERSIONS)]
     if large := too_large(spec.get("versions") or ()):
         return [field_forbidden("spec.versions", large)]
     definition = DefinitionSpec(spec)
@@ -378,7 +378,7 @@ def _check_validation(version: Obj, has_status: bool, path: str, errors: Errors)
 def _default_problems(schema: Obj, parts: Sequence[Obj], where: str) -> Errors:
     if not any("default" in part for part in parts):
         return []
-    if default_work(schema) > MOST_DEFAULT_WORK:
+    if default_work(schema) > MAX_DEFAULT_WORK:
         return [field_forbidden(where, "defaults that are so many and so deep within each other are not supported")]
     return check_defaults(schema, where, OBJECT_META)
 

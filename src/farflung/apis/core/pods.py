@@ -286,7 +286,7 @@ def _check_resource_claims(claims: Iterable[Obj], path: str, errors: Errors) -> 
 
 #: valid specs of templates as JSON: most occur again, in updates, in ReplicaSets and in other workspaces
 _valid_specs: Final[set[bytes]] = set()
-MOST_CACHED: Final = 512
+MAX_CACHED: Final = 512
 LARGEST_CACHED: Final = 8 * 1024  #: bytes
 
 
@@ -303,7 +303,7 @@ def check_template(template: Obj, path: str, errors: Errors, *, claims: Iterable
         before = len(errors)
         check_pod_spec(spec, f"{path}.spec", errors)
         if len(errors) == before and len(encoded) <= LARGEST_CACHED:
-            if len(_valid_specs) >= MOST_CACHED:
+            if len(_valid_specs) >= MAX_CACHED:
                 _valid_specs.clear()
             _valid_specs.add(encoded)
     if spec.get("ephemeralContainers"):

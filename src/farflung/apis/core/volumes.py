@@ -431,7 +431,7 @@ check_source: Final = exactly_one(SOURCES)
 # --- Images ---------------------------------------------------------------------------------------
 
 
-LONGEST: Final = 1024  #: no longer reference is valid: a name has at most 255 characters, a tag 128
+MAX_REFERENCE: Final = 1024  #: no longer reference is valid: a name has at most 255 characters, a tag 128
 
 _COMPONENT: Final = "[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*+"
 _DOMAIN_PART: Final = "[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
@@ -451,7 +451,7 @@ def pull_policy(image: str) -> str:
     >>> pull_policy("nginx"), pull_policy("nginx:latest"), pull_policy("nginx:1.27")
     ('Always', 'Always', 'IfNotPresent')
     """
-    return "IfNotPresent" if len(image) > LONGEST else _policy(image)
+    return "IfNotPresent" if len(image) > MAX_REFERENCE else _policy(image)
 
 
 @lru_cache(maxsize=4096)

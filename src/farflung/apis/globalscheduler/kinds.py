@@ -29,10 +29,10 @@ from farflung.apis.globalscheduler.selection import (
     GEO_LOCATION,
     LOCAL_STRATEGY,
     LONGEST_TEXT,
-    MOST_CLUSTERS,
-    MOST_COPIES,
-    MOST_FLAVORS,
-    MOST_RESOURCES,
+    MAX_CLUSTERS,
+    MAX_COPIES,
+    MAX_FLAVORS,
+    MAX_RESOURCES,
     NEAR,
     OPERATOR,
     SITE,
@@ -46,7 +46,7 @@ from farflung.apis.names import NO_EXECUTE, NO_SCHEDULE
 from farflung.machinery.errors import Obj
 
 EFFECTS: Final = [NO_SCHEDULE, "PreferNoSchedule", NO_EXECUTE]
-MOST_TAINTS: Final = 64
+MAX_TAINTS: Final = 64
 INT64: Final = {"format": "int64", "minimum": 0, "maximum": 2**53}
 
 
@@ -66,9 +66,9 @@ def conditions(description: str) -> Obj:
 
 # --- Cluster: fields in lower case, as in the original --------------------------------------------
 
-MOST_OFFERED: Final = 1024  #: flavors of one Cluster
-MOST_TENANTS: Final = 1024
-MOST_NOTED: Final = 16  #: machines that a Cluster did not take
+MAX_OFFERED: Final = 1024  #: flavors of one Cluster
+MAX_TENANTS: Final = 1024
+MAX_NOTED: Final = 16  #: machines that a Cluster did not take
 
 _TAINTS = array(
     "Taints, as Nodes have them: stacks that do not tolerate them are not bound to the Cluster.",
@@ -84,11 +84,11 @@ _TAINTS = array(
         timeAdded=date_time("When the taint was added, for NoExecute."),
         requires=("key", "effect"),
     ),
-    maxItems=MOST_TAINTS,
+    maxItems=MAX_TAINTS,
 )
 _USED = object_(
     "The resources of all bound stacks.",
-    flavors=mapping("The number of machines by flavor.", integer("The number.", **INT64), maxProperties=MOST_OFFERED),
+    flavors=mapping("The number of machines by flavor.", integer("The number.", **INT64), maxProperties=MAX_OFFERED),
     vcpus=integer("Virtual processors.", **INT64),
     memory=integer("Memory, in MiB.", **INT64),
     storage=mapping("GiB by type of storage.", integer("GiB.", **INT64), maxProperties=64),
@@ -97,7 +97,7 @@ _USED = object_(
 
 _REFUSALS = object_(
     "Set if the SyncTarget refused all of the last bound virtual machines.",
-    machines=texts("The last refused machines.", "A logical cluster, a slash and a uid.", maxItems=MOST_NOTED),
+    machines=texts("The last refused machines.", "A logical cluster, a slash and a uid.", maxItems=MAX_NOTED),
     times=integer("How often this was observed; the pause before the next try grows with it.", **INT64),
     lastTime=date_time("The time of the last refusal."),
     observedGeneration=integer("The generation of the spec then; a new generation ends the pause.", **INT64),
@@ -128,7 +128,7 @@ CLUSTER: Final = CustomKind(
                     totalcapacity=integer("The maximal number of its machines.", **INT64),
                     requires=("flavorid",),
                 ),
-                maxItems=MOST_OFFERED,
+                maxItems=MAX_OFFERED,
             ),
             storage=array(
                 "The capacity of its storage.",
@@ -151,7 +151,7 @@ CLUSTER: Final = CustomKind(
             exclusivetenants=texts(
                 "The logical clusters whose stacks may be bound to it; all if empty.",
                 "The name of a logical cluster.",
-                maxItems=MOST_TENANTS,
+                maxItems=MAX_TENANTS,
             ),
             coordinates=near("Its coordinates."),
             synctarget=object_(
@@ -217,7 +217,7 @@ _MACHINE = object_(
     cluster_instances=array(
         "The existing machines.",
         object_("One machine.", cluster_name=name("Its Cluster."), instance_id=name("Its id in the cluster.")),
-        maxItems=MOST_COPIES,
+        maxItems=MAX_COPIES,
     ),
 )
 #: the resources that machines request
@@ -231,7 +231,7 @@ _NEEDS = {
             requires=("flavor_id",),
         ),
         minItems=1,
-        maxItems=MOST_FLAVORS,
+        maxItems=MAX_FLAVORS,
     ),
     "storage": mapping(
         "GiB per machine by type of storage, such as sata, sas or ssd.",
@@ -239,7 +239,7 @@ _NEEDS = {
         maxProperties=16,
     ),
     "need_eip": boolean("Whether each machine needs a public address of its own."),
-    "count": integer("The number of machines.", minimum=1, maximum=MOST_COPIES),
+    "count": integer("The number of machines.", minimum=1, maximum=MAX_COPIES),
 }
 _RESOURCE = object_(
     "Machines with the same requests.",
@@ -277,11 +277,11 @@ _TOLERATIONS = array(
         effect=text("The effect; empty for all.", enum=["", *EFFECTS]),
         toleration_seconds=integer("Seconds for which NoExecute is tolerated; for ever if omitted.", format="int64"),
     ),
-    maxItems=MOST_TAINTS,
+    maxItems=MAX_TAINTS,
 )
 _PLACEMENT = object_(
     "The placement of one replica.",
-    replica=integer("Its number, from 0.", minimum=0, maximum=MOST_COPIES),
+    replica=integer("Its number, from 0.", minimum=0, maximum=MAX_COPIES),
     cluster=object_(
         "Its Cluster.",
         workspace=name("The logical cluster of the Cluster."),
@@ -289,7 +289,7 @@ _PLACEMENT = object_(
         name=name("The name of the Cluster."),
         requires=("name",),
     ),
-    flavors=texts("The flavor of each resource of the group, in order.", "A flavor.", maxItems=MOST_RESOURCES),
+    flavors=texts("The flavor of each resource of the group, in order.", "A flavor.", maxItems=MAX_RESOURCES),
     score=number("The score of the Cluster, from 0 to 100."),
     requires=("replica", "cluster"),
 )
@@ -311,11 +311,11 @@ ALLOCATION: Final = CustomKind(
                     text("A value.", maxLength=63),
                     maxProperties=64,
                 ),
-                resources=array("Its machines.", _RESOURCE, minItems=1, maxItems=MOST_RESOURCES),
+                resources=array("Its machines.", _RESOURCE, minItems=1, maxItems=MAX_RESOURCES),
                 requires=("resources",),
             ),
             selector=_SELECTOR,
-            replicas=integer("The number of stacks.", minimum=1, maximum=MOST_COPIES, default=1),
+            replicas=integer("The number of stacks.", minimum=1, maximum=MAX_COPIES, default=1),
             priority=integer("The priority; higher ones are scheduled first."),
             tolerations=_TOLERATIONS,
             requires=("resource_group",),
@@ -327,13 +327,13 @@ ALLOCATION: Final = CustomKind(
             distributor_name=name("Deprecated."),
             dispatcher_name=name("Deprecated."),
             cluster_names=texts(
-                "The names of the Clusters, in the order of the replicas.", "A name.", maxItems=MOST_CLUSTERS
+                "The names of the Clusters, in the order of the replicas.", "A name.", maxItems=MAX_CLUSTERS
             ),
-            placements=map_list("The placements of the replicas.", _PLACEMENT, ["replica"], maxItems=MOST_COPIES),
+            placements=map_list("The placements of the replicas.", _PLACEMENT, ["replica"], maxItems=MAX_COPIES),
             resources=array(
                 "The bound resources, which a later spec does not change.",
                 object_("Machines with the same requests.", **_NEEDS, requires=("flavors",)),
-                maxItems=MOST_RESOURCES,
+                maxItems=MAX_RESOURCES,
             ),
             conditions=conditions("Its conditions."),
             observedGeneration=integer("The observed generation of the spec.", **INT64),

@@ -25,8 +25,8 @@ from farflung.apis.globalscheduler.selection import (
     GEO_LOCATION,
     LOCAL_STRATEGY,
     LONGEST_TEXT,
-    MOST_COPIES,
-    MOST_FLAVORS,
+    MAX_COPIES,
+    MAX_FLAVORS,
     NEAR,
     OPERATOR,
     SITE,
@@ -37,7 +37,7 @@ from farflung.apis.globalscheduler.selection import (
 )
 from farflung.machinery.errors import Obj
 
-MOST_DEVICES: Final = 64
+MAX_DEVICES: Final = 64
 LONGEST_USER_DATA: Final = 65_536
 ANY: Final = "x-kubernetes-preserve-unknown-fields"
 
@@ -58,7 +58,7 @@ _FLAVORS = array(
         spot=_SPOT,
         requires=("flavorID",),
     ),
-    maxItems=MOST_FLAVORS,
+    maxItems=MAX_FLAVORS,
     minItems=1,
 )
 _SELECTOR = object_(
@@ -100,7 +100,7 @@ def virtual_machine(resources: Obj, volume_mount: Obj, volume_device: Obj) -> Ob
         flavors=_FLAVORS,
         resourceCommonInfo=object_(
             "The number of machines, and their Clusters.",
-            count=integer("The number of machines, all in one cluster.", minimum=1, maximum=MOST_COPIES),
+            count=integer("The number of machines, all in one cluster.", minimum=1, maximum=MAX_COPIES),
             selector=_SELECTOR,
         ),
         needEIP=boolean("Whether each machine needs a public address of its own."),
@@ -110,16 +110,16 @@ def virtual_machine(resources: Obj, volume_mount: Obj, volume_device: Obj) -> Ob
         userData=text("User data of cloud-init, in base64.", format="byte", maxLength=LONGEST_USER_DATA),
         cloudInitUserDataScript=text("A script that cloud-init runs.", maxLength=LONGEST_USER_DATA),
         trustedImageCertificate=texts(
-            "Certificates that are trusted to sign the image.", "A certificate.", maxItems=MOST_DEVICES
+            "Certificates that are trusted to sign the image.", "A certificate.", maxItems=MAX_DEVICES
         ),
         shutdownBehavior=name("Whether a shutdown from within stops or deletes the machine."),
         powerSpec={"description": "The desired power state.", ANY: True},
         bootVolume={"description": "The boot volume.", ANY: True},
-        volumeMounts=array("Volumes that are mounted as directories.", volume_mount, maxItems=MOST_DEVICES),
-        volumeDevices=array("Volumes that are attached as devices.", volume_device, maxItems=MOST_DEVICES),
+        volumeMounts=array("Volumes that are mounted as directories.", volume_mount, maxItems=MAX_DEVICES),
+        volumeDevices=array("Volumes that are attached as devices.", volume_device, maxItems=MAX_DEVICES),
         resources=resources,
         resourcesAllocated=mapping("The allocated resources.", quantity("An amount.")),
-        resizePolicy=array("Policies for resizing.", _RESIZE_POLICY, maxItems=MOST_DEVICES),
+        resizePolicy=array("Policies for resizing.", _RESIZE_POLICY, maxItems=MAX_DEVICES),
         requires=("flavors",),
     )
 
@@ -137,7 +137,7 @@ SPEC: Final[dict[str, Obj]] = {
             ipAddress=name("The desired address."),
             tag=name("A tag."),
         ),
-        maxItems=MOST_DEVICES,
+        maxItems=MAX_DEVICES,
     ),
 }
 STATUS: Final[dict[str, Obj]] = {

@@ -9,14 +9,14 @@ from farflung.machinery.errors import Obj
 
 NAME_LENGTH: Final = 253
 LONGEST_TEXT: Final = 1024
-MOST_RESOURCES: Final = 64
-MOST_FLAVORS: Final = 16
-MOST_REGIONS: Final = 64
-MOST_ZONES: Final = 64
-MOST_REQUIREMENTS: Final = 32
-MOST_VALUES: Final = 64
-MOST_COPIES: Final = 10_000  #: of one virtual machine, and of one stack
-MOST_CLUSTERS: Final = 10_000
+MAX_RESOURCES: Final = 64
+MAX_FLAVORS: Final = 16
+MAX_REGIONS: Final = 64
+MAX_ZONES: Final = 64
+MAX_REQUIREMENTS: Final = 32
+MAX_VALUES: Final = 64
+MAX_COPIES: Final = 10_000  #: of one virtual machine, and of one stack
+MAX_CLUSTERS: Final = 10_000
 
 CENTRALIZE_OR: Final = ["", "centralize", "discrete", "spread"]
 LOCAL_STRATEGY: Final = text(
@@ -58,11 +58,11 @@ def requirements(description: str) -> Obj:
         values=array(
             "The values: one or more for in and notin, none for exists and !, one for the others.",
             text("A value.", maxLength=63),
-            maxItems=MOST_VALUES,
+            maxItems=MAX_VALUES,
         ),
         requires=("key", "operator"),
     )
-    return array(description, requirement, maxItems=MOST_REQUIREMENTS)
+    return array(description, requirement, maxItems=MAX_REQUIREMENTS)
 
 
 CLUSTER_AFFINITY: Final = object_(
@@ -76,7 +76,7 @@ CLUSTER_AFFINITY: Final = object_(
             requirements=requirements("Requirements that must all match."),
             requires=("weight", "requirements"),
         ),
-        maxItems=MOST_FLAVORS,
+        maxItems=MAX_FLAVORS,
     ),
 )
 OPERATOR: Final = name("The operator of the cluster's network, such as chinatelecom; empty for all.")
@@ -92,7 +92,7 @@ def zones(also: str = "") -> Obj:
     return texts(
         f"The permitted zones of the region; all if empty.{also}",
         "A zone.",
-        maxItems=MOST_ZONES,
+        maxItems=MAX_ZONES,
     )
 
 
@@ -100,9 +100,9 @@ def regions(zone_fields: dict[str, Obj]) -> Obj:
     return array(
         "The permitted regions; all if empty.",
         object_("One region.", region=name("Its name; empty for all."), **zone_fields),
-        maxItems=MOST_REGIONS,
+        maxItems=MAX_REGIONS,
     )
 
 
 def cluster_count(description: str) -> Obj:
-    return integer(f"{description} No limit if 0 or omitted.", minimum=0, maximum=MOST_CLUSTERS)
+    return integer(f"{description} No limit if 0 or omitted.", minimum=0, maximum=MAX_CLUSTERS)

@@ -261,7 +261,7 @@ CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
 JOB_NAME: Final = "batch.kubernetes.io/job-name"
 OLD_CONTROLLER_UID: Final = "controller-uid"
 OLD_JOB_NAME: Final = "job-name"
-MOST_INDEXED: Final = 100_000  #: pods at a time of an indexed Job
+MAX_INDEXED: Final = 100_000  #: pods at a time of an indexed Job
 LONGEST_CRON_JOB_NAME: Final = 52
 LONGEST_MANAGER: Final = 63
 UNIMPORTANT_WHILE_SUSPENDED: Final = ("nodeSelector", "affinity", "tolerations", "schedulingGates")
@@ -448,7 +448,7 @@ JOB_SPEC: Final = Table(
         Check(_check_failed_indexes),
         Pointer(
             "parallelism",
-            Maximum(MOST_INDEXED, f"must be less than or equal to {MOST_INDEXED} when completion mode is Indexed"),
+            Maximum(MAX_INDEXED, f"must be less than or equal to {MAX_INDEXED} when completion mode is Indexed"),
         ),
     ),
     When("completionMode", "NonIndexed", NOT_INDEXED),

@@ -160,7 +160,7 @@ def resolved_path(value: str, origin: Path) -> Path:
     return (origin.parent / value).absolute()
 
 
-PATIENCE = 10.0  #: seconds to wait for another writer
+LOCK_SECONDS = 10.0  #: seconds to wait for another writer
 
 
 def change_files(paths: list[Path], edit: Callable[[Kubeconfig], None]) -> Kubeconfig:
@@ -206,7 +206,7 @@ def _locks(path: Path) -> tuple[Path, Path]:
 
 @contextmanager
 def _locked(lock: Path) -> Iterator[None]:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + LOCK_SECONDS
     while not _taken(lock):
         if time.monotonic() > deadline:
             raise CommandError(f"open {lock}: file exists; if no kubectl is running, remove it")

@@ -20,7 +20,7 @@ from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler import decide
 from farflung.controllers.edge_scheduler.observe import log_change
 from farflung.controllers.edge_scheduler.triggers import (
-    MOST_TRIGGERS,
+    MAX_TRIGGERS,
     ParsedSlice,
     Trigger,
     Triggers,
@@ -234,7 +234,7 @@ class EdgeScheduler:
             return wait
         trigger, *others = self._triggers.take(key)
         if writes and key not in self._decided:
-            others += islice(location_triggers(resolution), MOST_TRIGGERS)
+            others += islice(location_triggers(resolution), MAX_TRIGGERS)
         others = others if writes else []
         while writes:
             await self._apply(writes, trigger)

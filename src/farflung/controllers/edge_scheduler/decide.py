@@ -218,7 +218,7 @@ NOTHING_SELECTED: Final = (
     "no object of the workspace matches spec.namespaceSelector, spec.downsync or spec.nonNamespacedObjects; compare "
     "them with the objects, and with the labels of their namespaces: kubectl get namespaces --show-labels"
 )
-SHOWN: Final = 3  #: failing objects in a message
+SHOWN_OBJECTS: Final = 3  #: failing objects in a message
 
 
 def desired(placement: Placement, resolution: Resolution, limit: int = LIMIT) -> list[Obj] | None:
@@ -256,7 +256,7 @@ def _ready(placement: Placement, resolution: Resolution, selected: int | None) -
     if resolution.problem:
         return _condition("False", "Error", "InvalidSpec", resolution.problem)
     if resolution.failing:
-        shown = ", ".join(resolution.failing[:SHOWN])
+        shown = ", ".join(resolution.failing[:SHOWN_OBJECTS])
         return _condition(
             "False",
             "Error",

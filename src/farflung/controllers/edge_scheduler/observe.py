@@ -16,7 +16,7 @@ from farflung.runtime.cache import CacheChange
 from farflung.runtime.environment import Environment
 from farflung.runtime.informer import Informer
 
-LONGEST: Final = 16_384  #: characters of an object in the log; a tenant chooses its annotations
+MAX_LOGGED_OBJECT: Final = 16_384  #: characters of an object in the log; a tenant chooses its annotations
 
 
 async def observe(view: Client, env: Environment, log: Logger) -> None:
@@ -44,7 +44,7 @@ def log_change(log: Logger, old: Obj | None, new: Obj | None, *, v: int = 0) -> 
 
 def _shown(placement: Obj) -> Bare:
     text = go_struct(placement)
-    return Bare(text if len(text) <= LONGEST else f"{text[:LONGEST]}…")
+    return Bare(text if len(text) <= MAX_LOGGED_OBJECT else f"{text[:MAX_LOGGED_OBJECT]}…")
 
 
 def go_struct(placement: Obj) -> str:

@@ -22,7 +22,7 @@ from farflung.placement.types import Destination, Location, Placement, PlacingRi
 from farflung.runtime import cache
 from farflung.runtime.cache import CacheChange
 
-MOST_TRIGGERS: Final = 100  #: of one placement that are kept
+MAX_TRIGGERS: Final = 100  #: of one placement that are kept
 SLICE: Final = "SinglePlacementSlice"
 
 
@@ -128,7 +128,7 @@ class Triggers:
         for placement in concerned:
             if self._resolver.placement(placement) is None and placement not in (self._waiting or ()):
                 self._pending.pop(placement, None)
-            elif len(pending := self._pending.setdefault(placement, {})) < MOST_TRIGGERS:
+            elif len(pending := self._pending.setdefault(placement, {})) < MAX_TRIGGERS:
                 pending[trigger] = None
             yield placement
 

@@ -30,7 +30,7 @@ from farflung.runtime.manager import Manager
 from farflung.runtime.rebuilder import Rebuilder
 
 T = TypeVar("T")
-AGAIN: Final = 1.0  #: seconds until a binding that is not ready is read again
+REREAD_SECONDS: Final = 1.0  #: seconds until a binding that is not ready is read again
 NAME: Final = "mailbox-controller"
 
 
@@ -172,7 +172,7 @@ class MailboxController:
             await mailbox.delete(API_BINDINGS, BINDING)
             log.info("Deleted APIBinding of another export", v=2, bindingName=BINDING)
         if step is not MailboxStep.NOTHING:
-            return AGAIN
+            return REREAD_SECONDS
         if not configured:
             await self._configure(mailbox, objects.config, log)
         return None

@@ -97,7 +97,9 @@ def mailbox_objects(name: str, target: str, provider: str) -> MailboxObjects:
 
 
 REFRESH: Final = timedelta(seconds=25)  #: a SyncTarget is updated for every other heartbeat
-LATEST: Final = 45.0  #: seconds after which any heartbeat is written, before the SyncTarget counts as not ready
+MAX_HEARTBEAT_DELAY: Final = (
+    45.0  #: seconds after which any heartbeat is written, before the SyncTarget counts as not ready
+)
 READY: Final = "Ready"
 STATUSES: Final = frozenset({"True", "False", "Unknown"})
 LONGEST_REASON: Final = 128  #: characters
@@ -155,7 +157,7 @@ class Reports:
         amounts = {} if config.room is None else capacity_patch(target.status, config.room)
         if shown == config.beat and edge == before and not amounts:
             return NOTHING
-        left = LATEST - (now - since)
+        left = MAX_HEARTBEAT_DELAY - (now - since)
         is_fresh = shown is not None and abs(config.beat - shown) < REFRESH
         if is_fresh and left > 0 and _gist(edge) == _gist(before) and not amounts:
             return StatusDecision({}, left)

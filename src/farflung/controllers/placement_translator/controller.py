@@ -25,8 +25,8 @@ from farflung.runtime.informer import Informer
 from farflung.runtime.recorder import Recorder
 
 NAME: Final = "placement-translator"
-SOON: Final = 0.1  #: seconds between the first problem of a placement and the write of its status
-LATEST: Final = 2.0  #: seconds after which it is written although keys are queued
+STATUS_DELAY: Final = 0.1  #: seconds between the first problem of a placement and the write of its status
+MAX_STATUS_DELAY: Final = 2.0  #: seconds after which it is written although keys are queued
 
 
 class PlacementTranslator:
@@ -130,8 +130,8 @@ class PlacementTranslator:
             self._discovery.forget(status.placement.cluster)
 
     def _enqueue_status(self, status: StatusKey) -> None:
-        self._due.setdefault(status.placement, self._env.monotonic() + LATEST)
-        self._statuses.queue.add_after(status, SOON)
+        self._due.setdefault(status.placement, self._env.monotonic() + MAX_STATUS_DELAY)
+        self._statuses.queue.add_after(status, STATUS_DELAY)
 
     def _on_config(self, change: CacheChange[bytes]) -> None:
         mailbox = self._known.mailbox_of(change.key.cluster)
@@ -169,6 +169,6 @@ class PlacementTranslator:
         if self.controller.queue.idle:
             self._caught_up = True
         elif not self._caught_up or self._env.monotonic() < self._due.get(key, 0.0):
-            return SOON
+            return STATUS_DELAY
         self._due.pop(key, None)
         return await self._status_writer.write(key)

@@ -10,8 +10,8 @@ from farflung.lib.groups import discard_from
 from farflung.machinery.errors import Obj
 from farflung.placement.names import HARMLESS, REASONS, SEPARATOR, PlacementKey
 
-SHOWN: Final = 3  #: problems in the message of a condition
-LONGEST: Final = 500  #: characters of a message
+SHOWN_PROBLEMS: Final = 3  #: problems in the message of a condition
+MAX_MESSAGE: Final = 500  #: characters of a message
 _RANKS: Final = {reason: rank for rank, reason in enumerate(REASONS)}
 
 
@@ -35,7 +35,7 @@ class PlacementProblems:
         self, key: PlacementKey, about: object, problems: Iterable[PlacementProblem]
     ) -> list[PlacementProblem] | None:
         """The new problems; None if nothing changed."""
-        found = tuple(sorted({PlacementProblem(one.reason, one.message[:LONGEST]) for one in problems}))
+        found = tuple(sorted({PlacementProblem(one.reason, one.message[:MAX_MESSAGE]) for one in problems}))
         before = self._of.get(key, {}).get(about, ())
         if found == before:
             return None
@@ -69,8 +69,8 @@ def condition(problems: list[PlacementProblem]) -> Obj:
     """The condition for sorted problems, without lastTransitionTime."""
     if not problems:
         return {"type": WORKLOAD_PROJECTED, "status": "True", "reason": "Projected"}
-    shown = SEPARATOR.join(problem.message for problem in problems[:SHOWN])
-    more = f"{SEPARATOR}and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
+    shown = SEPARATOR.join(problem.message for problem in problems[:SHOWN_PROBLEMS])
+    more = f"{SEPARATOR}and {len(problems) - SHOWN_PROBLEMS} more" if len(problems) > SHOWN_PROBLEMS else ""
     return {
         "type": WORKLOAD_PROJECTED,
         "status": "False",

@@ -24,7 +24,7 @@ from farflung.apis.names import Collection
 from farflung.client.errors import AlreadyExists, Invalid, NotFound, Refused
 from farflung.client.rest import Client
 from farflung.controllers.placement_translator.decide import (
-    SHOWN,
+    SHOWN_PROBLEMS,
     PlacementProblem,
     PlacementProblems,
     condition,
@@ -351,7 +351,9 @@ def _is_about_namespace(error: Refused) -> bool:
 def _failure(failing: dict[PlacementKey, list[str]]) -> PlacementProblem:
     """The same for all copies of a placement, which reports it once.  Names no objects of other workspaces."""
     found = next(iter(failing.values())) if len({key.cluster for key in failing}) == 1 else ["some objects"]
-    shown = ", ".join(found[:SHOWN]) + (f" and {len(found) - SHOWN} more" if len(found) > SHOWN else "")
+    shown = ", ".join(found[:SHOWN_PROBLEMS]) + (
+        f" and {len(found) - SHOWN_PROBLEMS} more" if len(found) > SHOWN_PROBLEMS else ""
+    )
     message = (
         f"copies that seem to be unwanted stay, because the placement translator fails to process {shown}; "
         'change or delete that object, and report the translator\'s log line "engine failed and will be rebuilt"'
@@ -483,7 +485,7 @@ class StatusWriter:
 
 # --- SyncerConfigs --------------------------------------------------------------------------------
 
-LATER: Final = 10.0  #: seconds until a mailbox without the edge API is tried again
+RETRY_SECONDS: Final = 10.0  #: seconds until a mailbox without the edge API is tried again
 
 
 class SyncerConfigWriter:
@@ -520,7 +522,7 @@ class SyncerConfigWriter:
         except AlreadyExists:
             return None  # an event follows
         except NotFound:
-            return LATER
+            return RETRY_SECONDS
         self._log.info("Created SyncerConfig", v=2, mbwsName=mailbox, syncerConfig=THE_ONE)
         self._configs.assume(answer)
         return None

@@ -30,7 +30,7 @@ from farflung.runtime.manager import Manager
 NAME: Final = "placing-rights"
 WORKERS: Final = 8
 PAUSE: Final = 2.0  #: seconds between two reads of the server's version
-AGAIN: Final = 1800.0  #: seconds after which a right is reviewed again, if no known role changed
+REVIEW_SECONDS: Final = 1800.0  #: seconds after which a right is reviewed again, if no known role changed
 
 T = TypeVar("T")
 
@@ -218,7 +218,7 @@ class PlacingRights(Controller[RightKey]):
         self._rights[key] = right
         for user in self._users:
             user.put_right(key, right)
-        return AGAIN
+        return REVIEW_SECONDS
 
     def _forget(self, key: RightKey) -> None:
         """Its user may have kept it: without further reviews it would be outdated."""

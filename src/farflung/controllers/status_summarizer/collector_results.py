@@ -25,16 +25,16 @@ from farflung.controllers.status_summarizer.collectors import (
     number,
 )
 from farflung.controllers.status_summarizer.health import DestinationRow
-from farflung.machinery.cel.language.budget import MOST_WORK, OverBudget
+from farflung.machinery.cel.language.budget import MAX_WORK, OverBudget
 from farflung.machinery.cel.language.values import EvaluationError
 from farflung.machinery.cel.library.moments import timestamp_of
 from farflung.machinery.errors import Obj
 from farflung.placement.types import CopyDestination
 
-MOST_COST: Final = 10_000  #: of all expressions for one copy, some milliseconds
+MAX_COST: Final = 10_000  #: of all expressions for one copy, some milliseconds
 COPY_WORK: Final = 1 << 18  #: bytes of intermediate values for one copy
 LARGEST_RESULT: Final = 1 << 18  #: bytes of all rows
-MOST_ERRORS: Final = 20  #: that are listed
+MAX_ERRORS: Final = 20  #: that are listed
 LONGEST_MESSAGE: Final = 256  #: characters
 FILTER: Final = "filter"  #: the column name of failures of the filter
 RETURNED_AT: Final = "lastReturnedUpdateTimestamp"
@@ -86,7 +86,7 @@ class CollectorResult:
                 "columnName": column,
                 "message": message,
             }
-            for destination, _, _, (column, message) in self._failures[:MOST_ERRORS]
+            for destination, _, _, (column, message) in self._failures[:MAX_ERRORS]
         ]
         further = {
             "rowsLeftOut": len(self._rows) - len(rows),
@@ -155,7 +155,7 @@ class _Evaluator:
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self._given = _with_times(given)
-        self._cost = MOST_COST
+        self._cost = MAX_COST
         self._work = COPY_WORK
         self._row_budget = RowBudget()
 
@@ -172,12 +172,12 @@ class _Evaluator:
 
     def _evaluated(self, column: QueryColumn) -> Any:
         run = column.program.start(self._given, self._cost)
-        run.worked = MOST_WORK - self._work
+        run.worked = MAX_WORK - self._work
         try:
             return column.program.evaluate(run)
         finally:
             self._cost = max(self._cost - run.spent, 0)
-            self._work = max(MOST_WORK - run.worked, 0)
+            self._work = max(MAX_WORK - run.worked, 0)
 
 
 def _with_times(given: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -23,7 +23,7 @@ from farflung.machinery.cel.errors import CompileError
 from farflung.machinery.cel.language.types import DYN, Type, TypeKind, is_optional
 from farflung.machinery.cel.language.values import (
     LISTS,
-    MOST_INT,
+    MAX_INT,
     NONE,
     NUMBERS,
     Duration,
@@ -196,7 +196,7 @@ def _number(found: int | float) -> int | float:
         return int(found)
     if not math.isfinite(found):
         raise InvalidValueError("is no finite number")
-    return int(found) if found.is_integer() and abs(found) < MOST_INT else found
+    return int(found) if found.is_integer() and abs(found) < MAX_INT else found
 
 
 # --- cells ----------------------------------------------------------------------------------------
@@ -237,12 +237,12 @@ def written_number(number: int | float | Fraction) -> str:
     return str(int(nearest)) if nearest.is_integer() and abs(nearest) < _WHOLE else repr(nearest)
 
 
-LONGEST: Final = 10_240  #: characters of an expression
+MAX_EXPRESSION: Final = 10_240  #: characters of an expression
 LONGEST_OF_ALL: Final = 20_480  #: characters of all expressions of a query
 LONGEST_NAME: Final = 253  #: characters of a heading
 LONGEST_ERROR: Final = 1024  #: characters
-MOST_COLUMNS: Final = 16  #: of a result
-MOST_ROWS: Final = 1000
+MAX_COLUMNS: Final = 16  #: of a result
+MAX_ROWS: Final = 1000
 USUAL_ROWS: Final = 20
 _GIVEN: Final = {"inventory": DYN, "obj": DYN, "returned": DYN, "propagation": DYN}
 _ENVIRONMENT: Final = ExpressionEnvironment(_GIVEN, KUBERNETES)
@@ -363,8 +363,8 @@ class _Reader:
         if group_by and not combined:
             self._refuse("spec.groupBy", "needs combinedFields")
         lists = [part for part in (select, group_by, combined) if isinstance(part, list)]
-        if sum(map(len, lists)) > MOST_COLUMNS:
-            self._refuse("spec", f"may not have more than {MOST_COLUMNS} columns")
+        if sum(map(len, lists)) > MAX_COLUMNS:
+            self._refuse("spec", f"may not have more than {MAX_COLUMNS} columns")
 
     def _columns(self, name: str, found: Any) -> Iterator[QueryColumn]:
         for path, entry in self._entries(f"spec.{name}", found):
@@ -390,7 +390,7 @@ class _Reader:
         if found is not None and not isinstance(found, list):
             self._refuse(path, "must be a list")
             return
-        for at, entry in enumerate((found or ())[:MOST_COLUMNS]):
+        for at, entry in enumerate((found or ())[:MAX_COLUMNS]):
             if isinstance(entry, dict):
                 yield f"{path}[{at}]", entry
             else:
@@ -413,9 +413,9 @@ class _Reader:
             self._refuse(path, "must be an expression")
             return None
         self._left -= len(text)
-        if len(text) > LONGEST:
-            self._refuse(path, f"may not be more than {LONGEST} characters long")
-        if len(text) > LONGEST or self._left < 0:
+        if len(text) > MAX_EXPRESSION:
+            self._refuse(path, f"may not be more than {MAX_EXPRESSION} characters long")
+        if len(text) > MAX_EXPRESSION or self._left < 0:
             return None
         try:
             checked = _ENVIRONMENT.compile(text)
@@ -430,8 +430,8 @@ class _Reader:
     def _limit(self, found: Any) -> int:
         if found is None:
             return USUAL_ROWS
-        if type(found) is not int or not 1 <= found <= MOST_ROWS:
-            self._refuse("spec.limit", f"must be a whole number from 1 to {MOST_ROWS}")
+        if type(found) is not int or not 1 <= found <= MAX_ROWS:
+            self._refuse("spec.limit", f"must be a whole number from 1 to {MAX_ROWS}")
             return USUAL_ROWS
         return found
 

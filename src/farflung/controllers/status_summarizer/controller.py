@@ -35,9 +35,9 @@ from farflung.runtime.recorder import Recorder
 from farflung.runtime.server_clock import ServerClock
 
 NAME: Final = "status-summarizer"
-SOON: Final = 0.05  #: seconds between the first change and the write
+WRITE_DELAY: Final = 0.05  #: seconds between the first change and the write
 PAUSE: Final = 1.0  #: seconds between two writes of the same object
-LATEST: Final = 1.0  #: seconds for which a write waits for queued copies
+MAX_WRITE_DELAY: Final = 1.0  #: seconds for which a write waits for queued copies
 LONGEST_SLEEP: Final = 30.0  #: seconds; the clock may be changed meanwhile
 AT_ONCE: Final = 200  #: copies that are digested before other tasks run
 TURN: Final = 0.02  #: seconds for which copies are digested: the queries about one copy may take some milliseconds
@@ -203,13 +203,13 @@ class StatusSummarizer:
         return True
 
     def _schedule(self, key: Work) -> None:
-        """Enqueue after SOON, and not more often than every PAUSE."""
+        """Enqueue after WRITE_DELAY, and not more often than every PAUSE."""
         if key in self._due:
             return  # already enqueued
         now = self._monotonic()
         last = self._written.get(key)
-        wait = max(SOON, 0.0 if last is None else last + self._pause - now)
-        self._due[key] = now + wait + LATEST
+        wait = max(WRITE_DELAY, 0.0 if last is None else last + self._pause - now)
+        self._due[key] = now + wait + MAX_WRITE_DELAY
         self.controller.queue.add_after(key, wait)
 
     # --- changes ----------------------------------------------------------------------------------
@@ -287,9 +287,9 @@ class StatusSummarizer:
             await self._collector_writer.write(key)
             return None
         if not self._caught_up or (self._dirty and self._monotonic() < self._due.get(key, 0.0)):
-            return SOON
+            return WRITE_DELAY
         if self._is_too_early(key):
-            return LATEST
+            return MAX_WRITE_DELAY
         self._due.pop(key, None)
         self._written[key] = self._monotonic()
         there = False

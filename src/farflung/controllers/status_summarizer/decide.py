@@ -168,12 +168,12 @@ def _is_kind(resource: str, group: str) -> bool:
     return not dns_label(resource) and not dns_subdomain(group) if group else resource in _CORE
 
 
-MOST_COLLECTORS: Final = 16  #: collectors per object; each costs time for each copy
-MOST_REPORTED: Final = 64  #: collectors that are reported, also those above the limit
+MAX_COLLECTORS: Final = 16  #: collectors per object; each costs time for each copy
+MAX_REPORTED: Final = 64  #: collectors that are reported, also those above the limit
 LARGEST: Final = 1 << 21  #: bytes of all results for an object: the hub refuses objects of more than 3 MiB
 MISSING: Final = "there is no StatusCollector of this name"
 INVALID: Final = "it is invalid; its status has the errors"
-TOO_MANY: Final = f"an object has at most {MOST_COLLECTORS} StatusCollectors, the first ones by name"
+TOO_MANY: Final = f"an object has at most {MAX_COLLECTORS} StatusCollectors, the first ones by name"
 
 
 TOO_LARGE: Final = f"all results for an object may have at most {LARGEST} bytes"
@@ -271,7 +271,7 @@ class Summaries:
     def _collected(self, subject: SummarySubject, found: _Summary) -> list[Obj]:
         selected = self._known.selections.selected(subject.placement).get(subject.ref)
         collected, left = [], LARGEST
-        for place, name in enumerate(selected.collectors[:MOST_REPORTED] if selected is not None else ()):
+        for place, name in enumerate(selected.collectors[:MAX_REPORTED] if selected is not None else ()):
             result = found.results.get(name)
             if result is not None:
                 body = result.body()
@@ -280,7 +280,7 @@ class Summaries:
             else:
                 exists = CollectorKey(subject.placement.cluster, name) in self._queries
                 why = INVALID if exists else MISSING
-                body = _failed(name, why if place < MOST_COLLECTORS else TOO_MANY)
+                body = _failed(name, why if place < MAX_COLLECTORS else TOO_MANY)
             collected.append(body)
         return collected
 
@@ -455,7 +455,7 @@ class Summaries:
     def _update_collectors(self, summary: _Summary, key: PlacementKey, ref: ObjectRef) -> None:
         """Update the collectors of the summary to those of the placement."""
         selected = self._known.selections.selected(key).get(ref)
-        names = () if selected is None else selected.collectors[:MOST_COLLECTORS]
+        names = () if selected is None else selected.collectors[:MAX_COLLECTORS]
         queries = {name: self._queries.get(CollectorKey(key.cluster, name)) for name in names}
         for name in [one for one, result in summary.results.items() if queries.get(one) != result.query]:
             del summary.results[name]

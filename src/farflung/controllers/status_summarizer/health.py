@@ -66,8 +66,8 @@ class DestinationRow(NamedTuple):
     given: Mapping[str, Any]  #: `inventory`, `obj`, `returned`, `propagation`
 
 
-MESSAGE: Final = 256  #: characters of a message
-REASON: Final = 63  #: and of a reason
+MAX_MESSAGE: Final = 256  #: characters of a message
+MAX_REASON: Final = 63  #: and of a reason
 CLAIMS: Final = GroupResource("", "persistentvolumeclaims")
 DAEMON_SETS: Final = GroupResource("apps", "daemonsets")
 DEPLOYMENTS: Final = GroupResource("apps", "deployments")
@@ -90,7 +90,7 @@ _GOOD: Final = ("Available", "Ready", "Complete")  #: types of conditions that s
 _GOOD_OF: Final = {JOBS: (), PODS: ("Ready", POD_SCHEDULED)}  #: a Job takes its time
 _BAD: Final = ("Failed", REPLICA_FAILURE, "Stalled")  #: types of conditions that should not be True
 _BAD_PHASES: Final = {CLAIMS: "Lost", PODS: "Failed"}
-_WORD: Final = re.compile(rf"[A-Z][A-Za-z0-9]{{0,{REASON - 1}}}")
+_WORD: Final = re.compile(rf"[A-Z][A-Za-z0-9]{{0,{MAX_REASON - 1}}}")
 _PIECES: Final = re.compile(r"[A-Za-z0-9]+")
 _LONGEST_TIME: Final = 64
 Conditions = Mapping[str, Mapping[str, Any]]  #: by their types
@@ -207,17 +207,19 @@ def word(value: object) -> str:
         return ""
     if _WORD.fullmatch(value):
         return value
-    pieces = "".join(piece[0].upper() + piece[1:] for piece in _PIECES.findall(value[:MESSAGE])).lstrip("0123456789")
-    return (pieces[:1].upper() + pieces[1:])[:REASON]
+    pieces = "".join(piece[0].upper() + piece[1:] for piece in _PIECES.findall(value[:MAX_MESSAGE])).lstrip(
+        "0123456789"
+    )
+    return (pieces[:1].upper() + pieces[1:])[:MAX_REASON]
 
 
 def sentence(value: object) -> str:
     """One line of limited length without control characters."""
     if type(value) is not str:
         return ""
-    printable = (char if char.isprintable() else " " for char in value[: 2 * MESSAGE])
+    printable = (char if char.isprintable() else " " for char in value[: 2 * MAX_MESSAGE])
     line = " ".join("".join(printable).split())
-    return line if len(line) <= MESSAGE else f"{line[: MESSAGE - 1]}…"
+    return line if len(line) <= MAX_MESSAGE else f"{line[: MAX_MESSAGE - 1]}…"
 
 
 def moment(value: object) -> str:
@@ -230,8 +232,8 @@ def moment(value: object) -> str:
         return ""
 
 
-DEPTH: Final = 6  #: names in a path
-NUMBERS: Final = 64
+MAX_PATH_NAMES: Final = 6  #: names in a path
+MAX_NUMBERS: Final = 64
 CONDITIONS: Final = 32
 TEXTS: Final = 16
 TEXT_DEPTH: Final = 2  #: names in the path of a text
@@ -263,9 +265,9 @@ V = TypeVar("V")
 def read_copy_status(resource: GroupResource, document: bytes) -> CopyStatus:
     """`document`: the copy in its mailbox, as JSON.
 
-    Numbers are read from nested objects down to DEPTH, not from lists.  Texts are words such as `Running`, and words of
-    any form in fields such as `phase`; addresses and times are skipped.  If there are too many, shorter paths are
-    preferred, then the order is by path.  Of two conditions of one type, the first is used.
+    Numbers are read from nested objects down to MAX_PATH_NAMES, not from lists.  Texts are words such as `Running`, and
+    words of any form in fields such as `phase`; addresses and times are skipped.  If there are too many, shorter paths
+    are preferred, then the order is by path.  Of two conditions of one type, the first is used.
     """
     copy = _decoded(document)
     status = _object(copy.get("status"))
@@ -345,7 +347,7 @@ def _leaves(status: Mapping[str, Any]) -> tuple[dict[str, int | float], dict[str
     texts: dict[str, str] = {}
     level: list[tuple[str, Mapping[str, Any]]] = [("", status)]
     looked_into = 0
-    for depth in range(1, DEPTH + 1):
+    for depth in range(1, MAX_PATH_NAMES + 1):
         deeper: list[tuple[str, Mapping[str, Any]]] = []
         for prefix, fields in level:
             for name, value in fields.items() if len(fields) <= _FIELDS else ():
@@ -361,7 +363,7 @@ def _leaves(status: Mapping[str, Any]) -> tuple[dict[str, int | float], dict[str
                     texts[prefix + name] = value
         looked_into += len(level)
         level = sorted(deeper)[: _OBJECTS - looked_into]
-    return _limited(numbers, NUMBERS), _limited(texts, TEXTS)
+    return _limited(numbers, MAX_NUMBERS), _limited(texts, TEXTS)
 
 
 def _limited(found: dict[str, V], limit: int) -> dict[str, V]:

@@ -152,7 +152,7 @@ def _without_copy(resource: GroupResource, obj: Mapping[str, Any]) -> Obj:
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V", bound=Hashable)
 MARKED: Final = ListOptions(labels=EXECUTING_COUNT)
-MOST_STEPS: Final = 4  #: writes in a row: the marks, the status, the marks again
+MAX_STEPS: Final = 4  #: writes in a row: the marks, the status, the marks again
 PERMANENT_ERRORS: Final = frozenset({400, 405, 413, 415, 422})  #: statuses of writes that will not succeed later
 
 
@@ -257,7 +257,7 @@ class StatusReturner:
                 obj = await client.get(collection, one.ref.name, one.ref.namespace)
             except NotFound:
                 return False
-        for _ in range(MOST_STEPS):
+        for _ in range(MAX_STEPS):
             following = next_step(one.ref.resource, obj, request)
             if following is None:
                 self._refused.pop(one, None)

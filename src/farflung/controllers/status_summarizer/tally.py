@@ -167,8 +167,8 @@ class AggregateTable(Generic[V]):
         return {name: self._columns[name].body() for name in self._order[: self._limit]}
 
 
-BROKEN: Final = 20  #: destinations that are listed one by one
-NUMBERS: Final = 64
+MAX_LISTED_BROKEN: Final = 20  #: destinations that are listed one by one
+MAX_NUMBERS: Final = 64
 CONDITIONS: Final = 32
 TEXTS: Final = 16
 _NOTHING: Final = CopyStatus()
@@ -186,7 +186,7 @@ class Tally:
         self._stale = 0
         self._progressing = 0
         self._observed: SortedCounter[str] = SortedCounter()
-        self._numbers: AggregateTable[int | float] = AggregateTable(Statistics, NUMBERS)
+        self._numbers: AggregateTable[int | float] = AggregateTable(Statistics, MAX_NUMBERS)
         self._conditions: AggregateTable[str] = AggregateTable(SortedCounter, CONDITIONS)
         self._texts: AggregateTable[str] = AggregateTable(SortedCounter, TEXTS)
         self._problems: dict[Rank, CopyProblem] = {}
@@ -224,9 +224,9 @@ class Tally:
             if table:
                 body[name] = table.body()
         if self._broken:
-            body["broken"] = [_entry(rank, self._problems[rank]) for rank in self._broken[:BROKEN]]
-        if len(self._broken) > BROKEN:
-            body["brokenTruncated"] = len(self._broken) - BROKEN
+            body["broken"] = [_entry(rank, self._problems[rank]) for rank in self._broken[:MAX_LISTED_BROKEN]]
+        if len(self._broken) > MAX_LISTED_BROKEN:
+            body["brokenTruncated"] = len(self._broken) - MAX_LISTED_BROKEN
         return body
 
     def _destinations(self) -> Obj:

@@ -30,7 +30,7 @@ from farflung.hub.request.user import ANONYMOUS, AUTHENTICATED, User
 from farflung.machinery.errors import go_quote, unauthorized
 
 CACHED: Final = 4096  #: verified headers
-LONGEST: Final = 4096  #: characters of a cached header
+MAX_CACHED_HEADER: Final = 4096  #: characters of a cached header
 INVALID: Final = "invalid bearer token"
 
 
@@ -141,7 +141,7 @@ class Authenticator:
             user = self._validated(found, AUDIENCES)
         except InvalidToken:
             raise unauthorized() from None
-        if len(token) <= LONGEST:
+        if len(token) <= MAX_CACHED_HEADER:
             if len(self._verified) >= CACHED:
                 del self._verified[next(iter(self._verified))]
             self._verified[f"Bearer {token}"] = found  # other spellings of the header could fill the cache

@@ -10,7 +10,7 @@ import msgspec
 
 from farflung.hub.request.user import User
 
-MOST_USERS: Final = 100  #: of one key or authority
+MAX_USERS: Final = 100  #: of one key or authority
 
 
 class IssuerUse(msgspec.Struct):
@@ -35,7 +35,7 @@ class CredentialUses(msgspec.Struct):
         name = f"{user.cluster}:{user.name}" if user.cluster else user.name
         use.users.pop(name, None)
         use.users[name] = now
-        if len(use.users) > MOST_USERS:
+        if len(use.users) > MAX_USERS:
             del use.users[next(iter(use.users))]
 
     def note_refusal(self, now: datetime) -> None:

@@ -23,11 +23,11 @@ from farflung.hub.request.user import User, is_administrator
 from farflung.machinery.errors import ApiError, Obj, forbidden, go_quote, not_found
 from farflung.machinery.turns import Steps, at_once
 
-MOST_WORK: Final = 1_000_000  #: comparisons with a word of a rule; a check that needs more fails
+MAX_WORK: Final = 1_000_000  #: comparisons with a word of a rule; a check that needs more fails
 COMPARING: Final = 200  #: work of the allowance of a turn, for a comparison of two rules …
 WORD: Final = 10  #: … and for a word
-MOST_LINES: Final = 500  #: of a message …
-MOST_VERBS: Final = 5000  #: … and verbs in all of its lines
+MAX_LINES: Final = 500  #: of a message …
+MAX_VERBS: Final = 5000  #: … and verbs in all of its lines
 
 Side = Sequence[str]
 Box = tuple[Side, ...]  #: groups, resources, verbs and names; or paths and verbs
@@ -49,7 +49,7 @@ def uncovered(owned: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> list
 
 
 def uncovered_steps(owned: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> Steps[list[UncoveredRule]]:
-    work = MOST_WORK
+    work = MAX_WORK
     found = []
     for rule in wanted:
         boxes = [box] if all(box := box_of(rule)) else []
@@ -110,12 +110,12 @@ def describe_uncovered(parts: Iterable[UncoveredRule]) -> list[str]:
     paths: dict[str, None] = {}
     for rule, boxes in parts:
         if rule.paths:
-            pairs = islice((pair for box in boxes for pair in product(*box)), MOST_LINES)
+            pairs = islice((pair for box in boxes for pair in product(*box)), MAX_LINES)
             paths |= {f"{{NonResourceURLs:{quoted([path])}, Verbs:{quoted([verb])}}}": None for path, verb in pairs}
         else:
             for what, verbs in by_resource(rule, boxes).items():
                 resources.setdefault(what, {}).update(dict.fromkeys(verb for verb in rule.verbs if verb in verbs))
-        if len(resources) + len(paths) >= MOST_LINES:
+        if len(resources) + len(paths) >= MAX_LINES:
             break
     return sorted([*(line(*what, verbs) for what, verbs in resources.items()), *paths])
 
@@ -124,9 +124,9 @@ def by_resource(rule: PolicyRule, boxes: Iterable[Box]) -> dict[tuple[str, str, 
     """(group, resource, name) → uncovered verbs."""
     found: dict[tuple[str, str, str | None], set[str]] = {}
     for groups, resources, verbs, names in boxes:
-        if len(found) >= MOST_LINES:
+        if len(found) >= MAX_LINES:
             break
-        most = max(min(MOST_LINES, MOST_VERBS // len(verbs)), 1)
+        most = max(min(MAX_LINES, MAX_VERBS // len(verbs)), 1)
         for group, resource, name in islice(product(groups, resources, names), most):
             found.setdefault((group, resource, name if rule.names else None), set()).update(verbs)
     return found

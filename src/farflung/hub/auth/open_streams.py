@@ -22,8 +22,8 @@ from farflung.store.base import Change, Store, Subscription
 
 PAUSE: Final = 1.0  #: seconds for which changes are collected before streams are checked
 TURN: Final = 50  #: streams that are checked before other requests get a turn
-PATIENCE: Final = 5.0  #: seconds for the client to read what was sent before the end
-LONGEST: Final = 86400.0  #: seconds of a timer; no stream lasts so long
+DRAIN_SECONDS: Final = 5.0  #: seconds for the client to read what was sent before the end
+MAX_TIMER_SECONDS: Final = 86400.0  #: seconds of a timer; no stream lasts so long
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +89,9 @@ class OpenStreams:
         if until == FOREVER:
             return None
         seconds = until - self._clock().timestamp()
-        return asyncio.get_running_loop().call_later(min(max(seconds, 0.0), LONGEST), self._check_soon, stream)
+        return asyncio.get_running_loop().call_later(
+            min(max(seconds, 0.0), MAX_TIMER_SECONDS), self._check_soon, stream
+        )
 
     # --- checks -----------------------------------------------------------------------------------
 
@@ -173,7 +175,7 @@ class OpenStream:
     def _end(self, sink: Sink) -> None:
         self._forget()
         sink.close()
-        self._timer = asyncio.get_running_loop().call_later(PATIENCE, sink.abort)
+        self._timer = asyncio.get_running_loop().call_later(DRAIN_SECONDS, sink.abort)
 
     def stop(self) -> None:
         self._forget()

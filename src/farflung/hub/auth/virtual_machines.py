@@ -28,7 +28,7 @@ PODS: Final = ("", "pods")
 BINDING: Final = "binding"
 SCHEDULER_PREFIX: Final = f"{GLOBALSCHEDULER_GROUP}/"  #: prefix of labels and annotations that the scheduler writes
 FINISHED_PHASES: Final = ("Failed", "Succeeded")  #: phases without reserved capacity
-MOST_SHOWN: Final = 8  #: paths in a message
+MAX_SHOWN: Final = 8  #: paths in a message
 PLACEMENTS: Final = (EDGE_GROUP, "edgeplacements")
 ALLOCATIONS: Final = (GLOBALSCHEDULER_GROUP, "allocations")
 #: the permission to bind machines and Allocations
@@ -81,8 +81,8 @@ def check_binding(user: User, new: Obj, old: Obj | None, may: Callable[[Attribut
     name, namespace = metadata.get("name", ""), metadata.get("namespace", "")
     if may(Attributes("create", *PODS, BINDING, namespace, name)):
         return
-    paths = ", ".join(changed[:MOST_SHOWN]) + (
-        f" and {len(changed) - MOST_SHOWN} more" if len(changed) > MOST_SHOWN else ""
+    paths = ", ".join(changed[:MAX_SHOWN]) + (
+        f" and {len(changed) - MAX_SHOWN} more" if len(changed) > MAX_SHOWN else ""
     )
     why = (
         f'User "{user.name}" cannot set, change or remove {paths}: the binding and the end of a virtual '

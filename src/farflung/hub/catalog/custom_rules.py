@@ -123,7 +123,7 @@ def differs(new: Obj, old: Obj) -> bool:
     return any(new.get(name) != old.get(name) for name in (new.keys() | old.keys()) - {"metadata"})
 
 
-MOST: Final = 2**31 - 1
+MAX_REPLICAS: Final = 2**31 - 1
 
 
 class CustomScaling:
@@ -194,8 +194,8 @@ def _check_number(obj: Obj, field: str, names: tuple[str, ...]) -> Iterator[Fiel
     number = value_at(obj, names) or 0
     if number < 0:
         yield invalid_value(field, number, "should be a non-negative integer")
-    elif number > MOST:
-        yield invalid_value(field, number, f"should be less than or equal to {MOST}")
+    elif number > MAX_REPLICAS:
+        yield invalid_value(field, number, f"should be less than or equal to {MAX_REPLICAS}")
 
 
 def mistyped(obj: Obj, names: tuple[str, ...], wanted: type) -> str:

@@ -48,7 +48,7 @@ from farflung.machinery.times import format_seconds
 from farflung.store.base import Change, Conflict, Entry, Store, Subscription, Watcher
 
 WORKERS: Final = 8
-AGAIN: Final = 0.05  #: seconds to wait for the garbage collector
+RECHECK_SECONDS: Final = 0.05  #: seconds to wait for the garbage collector
 DEFINITIONS: Final = "/apiextensions.k8s.io/customresourcedefinitions/"
 SECRETS: Final = "/core/secrets/"
 
@@ -269,7 +269,7 @@ class APIBindingController:
         if any(self._store.list(prefix, limit=1).entries for prefix in prefixes):
             return
         if self._collector is not None and any(self._collector.is_behind(prefix) for prefix in prefixes):
-            self.queue.add_later(entry.key, AGAIN)
+            self.queue.add_later(entry.key, RECHECK_SECONDS)
             return
         self._stop_waiting(entry.key)
         await self._remove_finalizer(entry, binding)

@@ -26,7 +26,7 @@ from farflung.machinery.times import format_seconds
 from farflung.store.base import Change, Entry, Store, Subscription
 
 WORKERS: Final = 2
-AGAIN: Final = 0.05  #: seconds to wait for the garbage collector
+RECHECK_SECONDS: Final = 0.05  #: seconds to wait for the garbage collector
 DEFINITIONS: Final = "/apiextensions.k8s.io/customresourcedefinitions/"
 
 
@@ -142,7 +142,7 @@ class CRDController:
         if self._store.list(prefix, limit=1).entries:
             return
         if self._collector.is_behind(prefix):
-            self.queue.add_later(key, AGAIN)
+            self.queue.add_later(key, RECHECK_SECONDS)
             return
         self._wait_no_more(prefix)
         await self._release(entry, definition)

@@ -68,7 +68,7 @@ HASH: Final = re.compile(f"[0-9a-z]{{1,{NAME_LENGTH}}}", re.ASCII)
 WORKERS: Final = 32  #: deletions share commits
 BATCH: Final = 512  #: concurrent writes
 ROUNDS: Final = 2  #: consecutive writes of one request
-AGAIN: Final = 0.05  #: seconds before a cluster is checked again after an object with finalizers was deleted
+RECHECK_SECONDS: Final = 0.05  #: seconds before a cluster is checked again after an object with finalizers was deleted
 NAMESPACES: Final = "/core/namespaces/"
 ROLES: Final = (
     "/rbac.authorization.k8s.io/clusterroles/",
@@ -323,7 +323,7 @@ class WorkspaceController:
 
         def on_changes(changes: Sequence[Change]) -> None:
             if any(change.entry is None for change in changes):
-                self.queue.add_later(cluster, AGAIN)
+                self.queue.add_later(cluster, RECHECK_SECONDS)
 
         prefixes = {resource_prefix(entry.key) for entry in plan.held}
         self._held[cluster] = [self._store.subscribe(f"{prefix}{cluster}/", on_changes) for prefix in prefixes]

@@ -25,7 +25,7 @@ from farflung.machinery.errors import FieldError, Obj, bad_request, invalid
 
 #: reviews whose answer repeats nothing of the request
 PLAIN: Final = frozenset({"SelfSubjectReview", "SelfSubjectRulesReview"})
-MOST_TEXTS: Final = 20_000  #: texts of all rules in an answer
+MAX_TEXTS: Final = 20_000  #: texts of all rules in an answer
 EMPTY: Final[Obj] = {"metadata": {}, "spec": {}}
 
 
@@ -101,7 +101,7 @@ class Reviews:
         if is_administrator(call.user):
             found = [*ALL_RULES, *found]
         sizes = accumulate(map(size_of, found))
-        shown = [rule for rule, size in zip(found, sizes, strict=False) if size <= MOST_TEXTS]
+        shown = [rule for rule, size in zip(found, sizes, strict=False) if size <= MAX_TEXTS]
         if len(shown) < len(found):
             errors = [*errors, f"only the first {len(shown)} of {len(found)} rules are shown"]
         status: Obj = {

@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 UNANSWERED: Final = 500  #: the code of a request without a response: a bug of the hub, or the client disconnected
 READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-LONGEST: Final = 256  #: characters of a name in a line of text; longer ones are invalid
+MAX_NAME: Final = 256  #: characters of a name in a line of text; longer ones are invalid
 LONGEST_AGENT: Final = 1024  #: characters, as in Kubernetes
 BASE_SIZE: Final = 256  #: approximate bytes of a record without what clients choose
 LARGEST_BODY: Final = 100 * 1024  #: bytes; larger bodies are left out
@@ -328,7 +328,7 @@ class Audit:
 
 def quoted(text: str) -> str:
     """The text, quoted if it contains other than plain characters."""
-    text = text[:LONGEST]
+    text = text[:MAX_NAME]
     return text if PLAIN.fullmatch(text) else go_quote(text)
 
 

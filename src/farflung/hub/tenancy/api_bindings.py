@@ -30,7 +30,7 @@ WAITING: Final = ("WaitingForEstablished", "Waiting for API(s) to be established
 ACCEPTED: Final = "Accepted"
 #: the value of that label on the bindings of the export itself, which its owner can always read
 OWN_BINDING: Final = "LstvmbbzVDDOn90ZbhzSQO5U3DMCf88h1pZ"
-SHOWN: Final = 10  #: claims in a message
+SHOWN_CLAIMS: Final = 10  #: claims in a message
 OPTIONAL: Final = ("group", "identityHash", "all", "resourceSelector")
 
 
@@ -337,8 +337,8 @@ def unexpected_claims(binding: Obj, wanted: Sequence[Obj]) -> str:
     found = [claim_of(claim) for claim in _decided(binding) if claim_of(claim) not in made]
     if not found:
         return ""
-    described = ", ".join(map(_describe_claim, found[:SHOWN]))
-    first = min(len(found), SHOWN)
+    described = ", ".join(map(_describe_claim, found[:SHOWN_CLAIMS]))
+    first = min(len(found), SHOWN_CLAIMS)
     return f"{len(found)} unexpected and/or invalid permission claims (showing first {first}): {described}"
 
 

@@ -33,13 +33,13 @@ from farflung.store.base import Change, Entry, Store
 DEFINITIONS: Final = "/apiextensions.k8s.io/customresourcedefinitions/"
 API_BINDING: Final = minimal_resource(APIS_GROUP, "v1alpha1", "apibindings", "APIBinding")
 API_VERSION: Final = f"{APIS_GROUP}/v1alpha1"
-MOST_TEMPLATES: Final = 1_000  #: cached bindings of workspace types
-MOST_CONSIDERED: Final = 1_000  #: exports, for a reference without a path
+MAX_TEMPLATES: Final = 1_000  #: cached bindings of workspace types
+MAX_CONSIDERED: Final = 1_000  #: exports, for a reference without a path
 OR_MISSING: Final = (
     ", or it does not exist: check the path and the name, or ask an administrator of that workspace for the verb bind "
     "on its apiexports"
 )
-MOST_LISTED: Final = 10  #: exports in a message
+MAX_LISTED: Final = 10  #: exports in a message
 
 
 class Binder:
@@ -146,8 +146,8 @@ class Binder:
             found = [one for one in self._common_exports() if self._may_bind(user, authorizer, one)]
         listed = sorted(f"{self._clusters.path_of(one.cluster)}:{one.name}" for one in found)
         if listed:
-            omitted = f" and {len(listed) - MOST_LISTED} more" if len(listed) > MOST_LISTED else ""
-            why += f". You may bind {', '.join(listed[:MOST_LISTED])}{omitted}"
+            omitted = f" and {len(listed) - MAX_LISTED} more" if len(listed) > MAX_LISTED else ""
+            why += f". You may bind {', '.join(listed[:MAX_LISTED])}{omitted}"
         return required("spec.reference.export.path", why)
 
     def _common_exports(self, name: str = "") -> list[ExportKey]:
@@ -156,7 +156,7 @@ class Binder:
         entries = self._store.list(exports.EXPORTS).entries
         keys = (ExportKey(objects.cluster_in(one.key), objects.name_in(one.key)[1]) for one in entries)
         wanted = (one for one in keys if (one.name == name if name else not is_hub_export(one)))
-        return [one for one in islice(wanted, MOST_CONSIDERED) if self._is_common(one.cluster)]
+        return [one for one in islice(wanted, MAX_CONSIDERED) if self._is_common(one.cluster)]
 
     def _is_common(self, cluster: str) -> bool:
         if cluster == ROOT:
@@ -292,7 +292,7 @@ class Binder:
         if made_of is not offer or made != now:
             template = self._new(cluster, name, path, export, now)
             template["metadata"]["managedFields"] = [managed_fields(API_BINDING, template, now)]
-            if len(self._templates) >= MOST_TEMPLATES:
+            if len(self._templates) >= MAX_TEMPLATES:
                 self._templates.clear()
             self._templates[path, export] = (offer, now, template)
         metadata = {

@@ -36,7 +36,7 @@ SINGLETON: Final = "cluster"  #: the name of every LogicalCluster
 SEGMENT: Final = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _PATH: Final = re.compile(f"{SEGMENT}(:{SEGMENT})*", re.ASCII)
 _SEGMENT: Final = re.compile(SEGMENT, re.ASCII)
-LONGEST: Final = 16_384  #: characters of a path; a Workspace with a longer one is refused
+MAX_PATH: Final = 16_384  #: characters of a path; a Workspace with a longer one is refused
 DEEPEST: Final = 10_000  #: levels; more can only be a cycle
 
 
@@ -50,7 +50,7 @@ def workspace_key(cluster: str, name: str) -> str:
 
 def is_path(text: str) -> bool:
     """Whether the syntax is that of a cluster's name or path."""
-    return len(text) <= LONGEST and _PATH.fullmatch(text) is not None
+    return len(text) <= MAX_PATH and _PATH.fullmatch(text) is not None
 
 
 def invalid_cluster(text: str) -> ApiError:

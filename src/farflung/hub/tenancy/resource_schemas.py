@@ -10,7 +10,7 @@ from typing import Final
 
 from farflung.apis.apiextensions.conditions import APPROVED, approval_state, is_protected
 from farflung.apis.apiextensions.schemas import too_large
-from farflung.apis.apiextensions.validation import MOST_VERSIONS, check_names, check_version
+from farflung.apis.apiextensions.validation import MAX_VERSIONS, check_names, check_version
 from farflung.apis.kcp import kinds as kcp
 from farflung.apis.kcp.names import APIS_GROUP
 from farflung.apis.validation import Errors
@@ -31,7 +31,7 @@ from farflung.machinery.errors import (
 PLURAL: Final = "apiresourceschemas"
 CORE: Final = "core"  #: the empty group in names
 PREFIX: Final = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
-MOST_SHOWN: Final = 100  #: errors in a message
+MAX_SHOWN: Final = 100  #: errors in a message
 JSON_SCHEMA: Final = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
 
 
@@ -109,9 +109,9 @@ def _refuse(schema: Obj, errors: list[FieldError]) -> None:
 
 
 def schema_forbidden(name: str, errors: list[FieldError]) -> ApiError:
-    messages = list(dict.fromkeys(map(str, errors[:MOST_SHOWN])))
-    if len(errors) > MOST_SHOWN:
-        messages.append(f"and {len(errors) - MOST_SHOWN} errors more")
+    messages = list(dict.fromkeys(map(str, errors[:MAX_SHOWN])))
+    if len(errors) > MAX_SHOWN:
+        messages.append(f"and {len(errors) - MAX_SHOWN} errors more")
     return forbidden(APIS_GROUP, PLURAL, name, f"[{' '.join(messages)}]")
 
 
@@ -121,8 +121,8 @@ def schema_errors(schema: Obj) -> list[FieldError]:
     if not spec:
         return [required("spec")]
     versions = spec.get("versions") or ()
-    if len(versions) > MOST_VERSIONS:
-        return [too_many("spec.versions", len(versions), MOST_VERSIONS)]
+    if len(versions) > MAX_VERSIONS:
+        return [too_many("spec.versions", len(versions), MAX_VERSIONS)]
     try:
         definition = as_definition({"metadata": metadata, "spec": {"names": {}, **spec, "versions": list(versions)}})
     except Malformed as error:

@@ -12,7 +12,7 @@ from farflung.machinery.errors import Obj
 
 BINDINGS: Final = "system:apibindings"  #: the initializer that creates default bindings
 RESERVED: Final = frozenset({"any", "system"})  #: names that are not allowed
-MOST_EXTENDED: Final = 100  #: types that a type may extend, directly or not
+MAX_EXTENDED: Final = 100  #: types that a type may extend, directly or not
 DEFAULT_CHILD: Final = TypeReference("universal", "root")
 
 
@@ -121,7 +121,7 @@ def _extended(one: WorkspaceType, lookup: Lookup, seen: set[str], path: list[str
         if name in seen:
             continue
         seen.add(name)
-        base = lookup(reference.path, reference.name) if len(seen) <= MOST_EXTENDED else None
+        base = lookup(reference.path, reference.name) if len(seen) <= MAX_EXTENDED else None
         if base is None:
             raise WorkspaceTypeRefused(f"unable to find inherited workspace type {name}")
         found.append(base)

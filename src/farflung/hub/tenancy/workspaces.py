@@ -47,7 +47,7 @@ from farflung.hub.tenancy.direct_writes import (
     put_missing,
 )
 from farflung.hub.tenancy.paths import (
-    LONGEST,
+    MAX_PATH,
     ROOT,
     SYSTEM,
     WORKSPACE_TYPES,
@@ -211,8 +211,8 @@ class Tenancy:
             types.check_relation(self._parent_lineage(cluster), self._lineage(reference, self._usable(may_use)))
         except WorkspaceTypeRefused as refused:
             raise workspace_forbidden(workspace, str(refused)) from None
-        if len(self.clusters.path_of(cluster)) + len(workspace["metadata"].get("name", "")) >= LONGEST:
-            raise workspace_forbidden(workspace, f"its path would be longer than {LONGEST} characters")
+        if len(self.clusters.path_of(cluster)) + len(workspace["metadata"].get("name", "")) >= MAX_PATH:
+            raise workspace_forbidden(workspace, f"its path would be longer than {MAX_PATH} characters")
         most = self.context.home_workspaces
         if not is_privileged(user) and (used := self.clusters.workspaces_of_home(cluster, most)) >= most:
             why = f"requested: workspaces=1, used: workspaces={used}, limited: workspaces={most}"

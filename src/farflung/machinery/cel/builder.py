@@ -9,7 +9,7 @@ from farflung.machinery.cel.language.ast import Expression
 
 
 class TooDeepError(Exception):
-    """The tree is deeper than ast.MOST_DEPTH."""
+    """The tree is deeper than ast.MAX_DEPTH."""
 
 
 class Builder:
@@ -18,7 +18,7 @@ class Builder:
 
     def _next(self, children: Iterable[ast.AstNode] = ()) -> int:
         depth = 1 + max((self._depths[child.id] for child in children), default=0)
-        if depth > ast.MOST_DEPTH:
+        if depth > ast.MAX_DEPTH:
             raise TooDeepError
         self._depths.append(depth)
         return len(self._depths) - 1

@@ -19,7 +19,7 @@ from farflung.machinery.cel.adapt import Adapters
 from farflung.machinery.cel.calls import UNFIT
 from farflung.machinery.cel.generator import NOTHING_COMPUTED, Computed, generated
 from farflung.machinery.cel.language.ast import Expression
-from farflung.machinery.cel.language.budget import MOST_WORK, PER_CALL, OverBudget
+from farflung.machinery.cel.language.budget import MAX_WORK, PER_CALL, OverBudget
 from farflung.machinery.cel.language.types import Type
 from farflung.machinery.cel.language.values import EvaluationError, no_such_overload
 from farflung.machinery.cel.selection import Run
@@ -49,7 +49,7 @@ class Program:
         self._generate = partial(generated, tree, variables, adapters, computed)
 
     def start(
-        self, variables: Mapping[str, Any], limit: int = PER_CALL, worked: int = 0, most_work: int = MOST_WORK
+        self, variables: Mapping[str, Any], limit: int = PER_CALL, worked: int = 0, most_work: int = MAX_WORK
     ) -> Run:
         return Run([*map(variables.get, self._names)], limit, worked, most_work)
 

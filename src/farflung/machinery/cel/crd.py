@@ -27,10 +27,10 @@ from farflung.machinery.errors import FieldError, Obj, field_forbidden, invalid_
 from farflung.machinery.turns import Paced, Steps
 
 VISIT: Final = 100  #: work of going to one node
-MOST_PER_RULE: Final = 10_000_000
-MOST_PER_SCHEMA: Final = 100_000_000
-WORTH_NAMING: Final = MOST_PER_SCHEMA // 100
-MOST_NAMED: Final = 4  #: of the rules that an error about the cost of a schema lists
+MAX_PER_RULE: Final = 10_000_000
+MAX_PER_SCHEMA: Final = 100_000_000
+WORTH_NAMING: Final = MAX_PER_SCHEMA // 100
+MAX_NAMED: Final = 4  #: of the rules that an error about the cost of a schema lists
 LONGEST_MESSAGE: Final = 2048
 HINT: Final = (
     "try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are "
@@ -223,19 +223,19 @@ class _Compiler:
     # --- costs ------------------------------------------------------------------------------------
 
     def _observe(self, cost: int, name: str, path: str) -> None:
-        if cost > MOST_PER_RULE:
-            self.expression_errors.append(field_forbidden(path, _excess(name, cost, MOST_PER_RULE)))
+        if cost > MAX_PER_RULE:
+            self.expression_errors.append(field_forbidden(path, _excess(name, cost, MAX_PER_RULE)))
         self._total = min(self._total + cost, INFINITE)
         if cost >= WORTH_NAMING:
             self._expensive.append((cost, path))
 
     def total_errors(self, path: str) -> list[FieldError]:
-        if self._total <= MOST_PER_SCHEMA:
+        if self._total <= MAX_PER_SCHEMA:
             return []
         detail = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
-        most = sorted(self._expensive, key=lambda each: -each[0])[:MOST_NAMED]
+        most = sorted(self._expensive, key=lambda each: -each[0])[:MAX_NAMED]
         name = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
-        total = field_forbidden(path, _excess(name, self._total, MOST_PER_SCHEMA))
+        total = field_forbidden(path, _excess(name, self._total, MAX_PER_SCHEMA))
         return [*(field_forbidden(where, detail) for _, where in most), total]
 
 

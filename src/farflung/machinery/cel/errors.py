@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-MOST_ISSUES: Final = 100  #: reported for one expression
-MOST_SNIPPET: Final = 16_384  #: bytes of a source line in a message
+MAX_ISSUES: Final = 100  #: reported for one expression
+MAX_SNIPPET: Final = 16_384  #: bytes of a source line in a message
 NOWHERE: Final = -1  #: the offset of an issue about the whole expression
 
 
@@ -31,9 +31,9 @@ def _display(text: str, issues: list[Issue]) -> str:
     starts = [0]
     for line in lines:
         starts.append(starts[-1] + len(line) + 1)
-    shown = [_shown(issue, lines, starts) for issue in issues[:MOST_ISSUES]]
-    if len(issues) > MOST_ISSUES:
-        shown.append(f"{len(issues) - MOST_ISSUES} more errors were truncated")
+    shown = [_shown(issue, lines, starts) for issue in issues[:MAX_ISSUES]]
+    if len(issues) > MAX_ISSUES:
+        shown.append(f"{len(issues) - MAX_ISSUES} more errors were truncated")
     return "\n".join(shown)
 
 
@@ -44,7 +44,7 @@ def _shown(issue: Issue, lines: list[str], starts: list[int]) -> str:
     column = issue.offset - starts[row]
     head = f"ERROR: <input>:{row + 1}:{column + 1}: {issue.message}"
     line = lines[row].replace("\t", " ")
-    if len(line.encode(errors="replace")) > MOST_SNIPPET:
+    if len(line.encode(errors="replace")) > MAX_SNIPPET:
         return head
     dots = "".join("." if char.isascii() else "\uff0e" for char in line[:column])
     mark = "^" if column >= len(line) or line[column].isascii() else "\uff3e"

@@ -27,7 +27,7 @@ from farflung.machinery.cel.language.types import INT, Type, TypeKind, is_option
 from farflung.machinery.cel.language.values import (
     LEAST_INT,
     LISTS,
-    MOST_INT,
+    MAX_INT,
     NONE,
     EvaluationError,
     OptionalValue,
@@ -40,7 +40,7 @@ from farflung.machinery.cel.library import costs, operators, optionals, regexes
 from farflung.machinery.cel.selection import Run
 
 NO_VALUE: Final = object()
-MOST_NESTED: Final = 8  #: blocks in a function; Python allows 20 loops and `try` blocks
+MAX_NESTED: Final = 8  #: blocks in a function; Python allows 20 loops and `try` blocks
 
 #: conversions of literals, which are evaluated once
 _CONVERSIONS: Final = frozenset({"bool", "bytes", "double", "duration", "int", "string", "timestamp", "uint"})
@@ -87,7 +87,7 @@ _NAMESPACE: Final[Mapping[str, Any]] = {
     "LISTS": LISTS,
     "ITERABLE": _ITERABLE,
     "KEYS": selection.KEYS,
-    "MOST_INT": MOST_INT,
+    "MAX_INT": MAX_INT,
     "NONE": NONE,
     "NOTHING": selection.NOTHING,
     "OptionalValue": OptionalValue,
@@ -303,7 +303,7 @@ class _Generator:
             self._raising = True
             name = value.name
             return self._set(f"None if {name} is None else {self._constant(adapter)}(run, {name})")
-        if len(self._blocks) > MOST_NESTED and type(node) in _NESTING:
+        if len(self._blocks) > MAX_NESTED and type(node) in _NESTING:
             return self._in_function(f"{self.function(node)}({self._arguments()})")
         more: Sequence[Any] = ()
         if type(node) is ast.Comprehension:
@@ -590,12 +590,12 @@ class _Generator:
             return self._set(text, kind) if certain else self._try(text, kind)
         if certain:
             value = self._set(text, int)
-            self._raise_if(f"not LEAST_INT <= {value.name} <= MOST_INT", "overflow()")
+            self._raise_if(f"not LEAST_INT <= {value.name} <= MAX_INT", "overflow()")
             return value
         value = _Value(self._name("v"))
         self._raising = True
         self._line("try:")
-        overflow = f"if not LEAST_INT <= {value.name} <= MOST_INT:"
+        overflow = f"if not LEAST_INT <= {value.name} <= MAX_INT:"
         self._line_block([f"{value.name} = {text}", overflow, [*self._counted(), "raise overflow()"]])
         self._line("except UNFIT:")
         self._line_block([*self._counted(), "raise no_such_overload() from None"])

@@ -101,7 +101,7 @@ def tokens(text: str) -> tuple[list[Token], list[Issue]]:
 _RESERVED: Final = re.compile(r"no viable alternative at input '\.(true|false|null)'")
 
 
-MOST_RECOVERIES: Final = 30
+MAX_RECOVERIES: Final = 30
 
 
 class UnparsableError(Exception):
@@ -177,9 +177,9 @@ class TokenStream:
 
     def recover(self, follow: frozenset[str]) -> None:
         """Skip what cannot be read, up to something that may come after it."""
-        if self._recoveries == MOST_RECOVERIES:
+        if self._recoveries == MAX_RECOVERIES:
             self._recovering = False
-            self._complain(f"error recovery attempt limit exceeded: {MOST_RECOVERIES}")
+            self._complain(f"error recovery attempt limit exceeded: {MAX_RECOVERIES}")
             raise HopelessError
         self._recoveries += 1
         if self._recovered_at == self._at:

@@ -7,7 +7,7 @@ from typing import Final
 
 from farflung.machinery.cel.language.ast import UnsignedInteger
 
-MOST_DIGITS: Final = 20  #: of 2**64, the longest integer
+MAX_DIGITS: Final = 20  #: of 2**64, the longest integer
 _ESCAPES: Final = {"a": 7, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
 _ESCAPE: Final = re.compile(r"\\(?:([0-3][0-7][0-7])|[xX](..)|u(.{4})|U(.{8})|(.))", re.DOTALL)
 
@@ -33,7 +33,7 @@ def _number(text: str) -> int:
     base = 16 if digits.startswith("0x") else 10
     digits = digits[2:] if base == 16 else digits
     significant = digits.lstrip("0") or "0"
-    magnitude = int(significant, base) if len(significant) <= MOST_DIGITS else 2**64
+    magnitude = int(significant, base) if len(significant) <= MAX_DIGITS else 2**64
     return -magnitude if negative else magnitude
 
 

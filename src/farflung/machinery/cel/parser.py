@@ -2,7 +2,7 @@
 
     parse("self.size() > 3")      raises CompileError
 
-A level of nesting takes at most seven Python frames, and MOST_NESTING limits the levels.  Chains of operators and
+A level of nesting takes at most seven Python frames, and MAX_NESTING limits the levels.  Chains of operators and
 members are parsed in loops; Builder limits the depth of their trees.
 """
 
@@ -26,8 +26,8 @@ from farflung.machinery.cel.lexer import (
     UnparsableError,
 )
 
-MOST_CHARACTERS: Final = 100_000
-MOST_NESTING: Final = 100
+MAX_CHARACTERS: Final = 100_000
+MAX_NESTING: Final = 100
 
 RESERVED: Final = frozenset(
     {
@@ -61,8 +61,8 @@ FIELD: Final = frozenset({IDENTIFIER, ESCAPED_IDENTIFIER})
 
 
 def parse(text: str) -> Expression:
-    if len(text) > MOST_CHARACTERS:
-        size = f"expression code point size exceeds limit: size: {len(text)}, limit {MOST_CHARACTERS}"
+    if len(text) > MAX_CHARACTERS:
+        size = f"expression code point size exceeds limit: size: {len(text)}, limit {MAX_CHARACTERS}"
         raise CompileError(text, [Issue(NOWHERE, size)])
     parser = _Parser(text)
     try:
@@ -106,8 +106,8 @@ class _Parser:
     # --- operators --------------------------------------------------------------------------------
 
     def _expression(self, closers: frozenset[str]) -> Expression:
-        if len(self._closers) == MOST_NESTING:
-            self.issues.append(Issue(NOWHERE, f"expression recursion limit exceeded: {MOST_NESTING}"))
+        if len(self._closers) == MAX_NESTING:
+            self.issues.append(Issue(NOWHERE, f"expression recursion limit exceeded: {MAX_NESTING}"))
             raise HopelessError
         self._closers.append(closers)
         choices: list[tuple[int, Expression, Expression]] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from farflung.machinery.cel.adapt import Adapter
-from farflung.machinery.cel.language.budget import MOST_WORK, Meter
+from farflung.machinery.cel.language.budget import MAX_WORK, Meter
 from farflung.machinery.cel.language.equality import has_key
 from farflung.machinery.cel.language.values import (
     LISTS,
@@ -30,7 +30,7 @@ class Run(Meter):
 
     __slots__ = ("_forgiven", "_full_limit", "_worked_before", "slots")
 
-    def __init__(self, slots: list[Any], limit: int, worked: int = 0, most_work: int = MOST_WORK) -> None:
+    def __init__(self, slots: list[Any], limit: int, worked: int = 0, most_work: int = MAX_WORK) -> None:
         super().__init__(limit, worked, most_work)
         self.slots = slots
         self._worked_before = worked

@@ -16,7 +16,7 @@ from typing import Any, Final
 from farflung.machinery.cel.adapt import Adapters
 from farflung.machinery.cel.compiler import Program
 from farflung.machinery.cel.crd import RuleNode, ValidationRule
-from farflung.machinery.cel.language.budget import MOST_WORK_PER_OBJECT, OVER, PER_CALL, PER_OBJECT, Meter, OverBudget
+from farflung.machinery.cel.language.budget import MAX_WORK_PER_OBJECT, OVER, PER_CALL, PER_OBJECT, Meter, OverBudget
 from farflung.machinery.cel.language.types import Type, TypeKind, optional_of
 from farflung.machinery.cel.language.values import NO_SUCH_OVERLOAD, NONE, EvaluationError, OptionalValue
 from farflung.machinery.errors import FieldError, Obj, duplicate, field_forbidden, go_quote, invalid_value, required
@@ -177,7 +177,7 @@ class _Walk:
         except EvaluationError as error:
             failure = str(error)
         self.worked += run.worked
-        if run.spent > self.budget or self.worked > MOST_WORK_PER_OBJECT:
+        if run.spent > self.budget or self.worked > MAX_WORK_PER_OBJECT:
             self._stop(place, path, OUT_OF_BUDGET)
         self.budget -= run.spent
         if over is not None:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from farflung.machinery.errors import NAMES, TOO_DEEP, Malformed, go_quote
-from farflung.machinery.schema.walk import MOST_PROBLEM_TEXT, MOST_PROBLEMS, Path, path_text, steps_of
+from farflung.machinery.schema.walk import MAX_PROBLEM_TEXT, MAX_PROBLEMS, Path, path_text, steps_of
 
 DEEPEST: Final = 254  #: levels; orjson cannot write more
 END: Final = "unexpected end of JSON input"
@@ -116,7 +116,7 @@ class _Duplicates:
         return united
 
     def _describe(self, path: Path) -> None:
-        if self._described < MOST_PROBLEM_TEXT and len(self.problems) < MOST_PROBLEMS:
+        if self._described < MAX_PROBLEM_TEXT and len(self.problems) < MAX_PROBLEMS:
             problem = f"duplicate field {go_quote(path_text(steps_of(path)))}"
             self._described += len(problem)
             self.problems[problem] = None

@@ -32,7 +32,7 @@ from farflung.machinery.errors import TOO_DEEP, Malformed, Obj, go_quote
 
 LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-MOST_ALIASED: Final = 1 << 20  #: bytes of JSON that aliases may add to a document
+MAX_ALIASED: Final = 1 << 20  #: bytes of JSON that aliases may add to a document
 
 WORDS: Final[dict[str, Any]] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
@@ -50,7 +50,7 @@ FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-
 LONGEST_NUMBER: Final = 400
 #: a %TAG directive; libyaml compares each with all others
 TAG_DIRECTIVE: Final = re.compile(rb"(?:\A|[\n\r\x85\xa8\xa9])(?:\xef\xbb\xbf)?%TAG")
-MOST_DIRECTIVES: Final = 100
+MAX_DIRECTIVES: Final = 100
 UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 
 TAG: Final = "tag:yaml.org,2002:"
@@ -70,8 +70,8 @@ def parse(body: bytes) -> Parsed:
         except Malformed:
             pass  # flow YAML starts like JSON, too
     readable = body.replace(b"\0", b"") if body.startswith(UTF_16) else body
-    if b"%TAG" in readable and len(TAG_DIRECTIVE.findall(readable)) > MOST_DIRECTIVES:
-        raise Malformed(f"yaml: document has more than {MOST_DIRECTIVES} %TAG directives")
+    if b"%TAG" in readable and len(TAG_DIRECTIVE.findall(readable)) > MAX_DIRECTIVES:
+        raise Malformed(f"yaml: document has more than {MAX_DIRECTIVES} %TAG directives")
     try:
         return _Reader(yaml.parse(body, LOADER)).document()
     except yaml.YAMLError as error:
@@ -187,7 +187,7 @@ class _Reader:
         except orjson.JSONEncodeError:
             raise Malformed(TOO_DEEP) from None
         self._aliased += len(encoded)
-        if self._aliased > MOST_ALIASED:
+        if self._aliased > MAX_ALIASED:
             raise Malformed("yaml: document contains excessive aliasing")
         return orjson.loads(encoded) if copied else value
 

@@ -45,7 +45,7 @@ from farflung.machinery.fields.sets import (
 from farflung.machinery.schema.model import LIST, MAP, OBJECT, Schema
 
 METADATA: Final = path("metadata")
-MOST_PLANS: Final = 512  #: per struct: clients choose which fields they set
+MAX_PLANS: Final = 512  #: per struct: clients choose which fields they set
 #: the identity of an object and fields that the server sets; they have no owner
 UNOWNED: Final = frozenset({"apiVersion", "kind"})
 UNOWNED_METADATA: Final = frozenset(
@@ -308,7 +308,7 @@ class StructShape(ObjectShape):
         known = [(f"f:{name}", name, field.shape) for name in names if (field := self.field(name)) is not None]
         node = {SELF: MEMBER, **{element: MEMBER for element, _, _ in known}} if known else MEMBER
         plan = node, tuple(one for one in known if one[2] is not LEAF)
-        if len(self._plans) < MOST_PLANS and self.declares(names):
+        if len(self._plans) < MAX_PLANS and self.declares(names):
             self._plans[names] = plan
         return plan
 
@@ -408,7 +408,7 @@ class NewStruct:
             tuple(one for one in known if one[1] not in self._empty and one[2] is not LEAF),
             tuple((*one[:2], self._part(*one[1:]), self._empty[one[1]]) for one in known if one[1] in self._empty),
         )
-        if len(self._plans) < MOST_PLANS and self._shape.declares(names):
+        if len(self._plans) < MAX_PLANS and self._shape.declares(names):
             self._plans[names] = plan
         return plan
 

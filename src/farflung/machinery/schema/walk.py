@@ -18,9 +18,9 @@ Problems = list[tuple[Path, str]]  #: unknown fields: the path of an object, and
 Convert = Callable[[Any, Path, Problems], Any]  #: the conversion of a value that is not null
 Make = Callable[[], Any]  #: makes the value of an unset field
 
-MOST_PROBLEMS: Final = 100  #: that are described …
-MOST_PROBLEM_TEXT: Final = 256 * 1024  #: … until they have so many characters together
-MOST_PLANS: Final = 512  #: of one type …
+MAX_PROBLEMS: Final = 100  #: that are described …
+MAX_PROBLEM_TEXT: Final = 256 * 1024  #: … until they have so many characters together
+MAX_PLANS: Final = 512  #: of one type …
 LARGEST_PLAN: Final = 64  #: … with so many fields: clients choose which fields they set, and must not fill the memory
 
 
@@ -107,7 +107,7 @@ class ObjectWalk:
         unknown = [name for name in names if name not in known]
         if unknown and self.closed():
             problems += [(path, name) for name in unknown]
-        elif not unknown and len(self._plans) < MOST_PLANS and len(names) <= LARGEST_PLAN:
+        elif not unknown and len(self._plans) < MAX_PLANS and len(names) <= LARGEST_PLAN:
             self._plans[names] = plan
         return plan
 
@@ -171,7 +171,7 @@ def unknown_fields(problems: Sequence[tuple[Path, str]]) -> list[str]:
         problem = f"unknown field {go_quote(path_text((*steps_of(path), name)))}"
         found[problem] = None
         described += len(problem)
-        if len(found) == MOST_PROBLEMS or described > MOST_PROBLEM_TEXT:
+        if len(found) == MAX_PROBLEMS or described > MAX_PROBLEM_TEXT:
             break
     return list(found)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 EVERY: Final = 2.0  #: seconds between two checks
 MAX_CHANGING_CHECKS: Final = 5  #: checks with a change each, after which changing files are read anyway
 RESULTS: Final = ("success", "failure")
-LONGEST: Final = 1000  #: characters of a problem
+MAX_PROBLEM: Final = 1000  #: characters of a problem
 NO_COPY: Final = FileCopy()
 
 Listener: TypeAlias = Callable[[SchedulerConfiguration], None]
@@ -162,7 +162,7 @@ class Reloader:
         files."""
         if not self._files:
             return ""
-        options, problem = list(map(_text, self._files.options())), _text(self.problem)[:LONGEST]
+        options, problem = list(map(_text, self._files.options())), _text(self.problem)[:MAX_PROBLEM]
         wrong = {"problem": problem, "since": times.format_seconds(self._since)} if problem else {}
         when = times.format_seconds(self._when)
         return orjson.dumps({"options": options, "sites": len(self.current.sites), "when": when, **wrong}).decode()

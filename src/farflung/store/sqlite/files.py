@@ -49,7 +49,7 @@ RESUMED: Final = 5_000  #: changes in memory after the start …
 RESUMED_BYTES: Final = 16 * 1024 * 1024  #: … or fewer, if the replaced values are large
 
 HEADER = 100  #: bytes; the fields used here are at the same offsets since SQLite 3.0
-PATIENCE: Final = 60.0  #: seconds that a writer waits for a checkpoint
+CHECKPOINT_SECONDS: Final = 60.0  #: seconds that a writer waits for a checkpoint
 HURRY: Final = 0.1  #: seconds that a checkpoint waits for a reader, and delays writers
 
 
@@ -254,7 +254,7 @@ def connect_to_read(path: Path) -> apsw.Connection:
     return connect_database(path, "mode=ro")
 
 
-def connect_to_write(path: Path, patience: float = PATIENCE) -> apsw.Connection:
+def connect_to_write(path: Path, patience: float = CHECKPOINT_SECONDS) -> apsw.Connection:
     """A connection for the writer or the checkpointer.  A commit returns when the write-ahead log is on disk."""
     connection = connect_database(path, "mode=rw", patience=patience)
     try:

@@ -25,8 +25,8 @@ CurrentEntry = Callable[[str], Entry | None]  #: returns the current entry of a 
 ChangedRow = tuple[int, str, bytes | None, int, bytes | None]
 
 #: Limits of one answer.  A client that missed more reads less by listing again.
-MOST_CHANGES: Final = 100_000
-MOST_BYTES: Final = 64 * 1024 * 1024  #: of new and old values
+MAX_CHANGES: Final = 100_000
+MAX_BYTES: Final = 64 * 1024 * 1024  #: of new and old values
 
 COUNT = """
 select count(*) from (
@@ -78,10 +78,10 @@ class History:
     def _changed_rows(self, prefix: str, since: Revision, until: Revision, encryption: Encryption) -> list[ChangedRow]:
         rows: list[ChangedRow] = []
         size = 0
-        for row in self._connection.execute(CHANGES, (prefix, end_of(prefix), since, until, MOST_CHANGES + 1)):
+        for row in self._connection.execute(CHANGES, (prefix, end_of(prefix), since, until, MAX_CHANGES + 1)):
             changed = changed_row(row, encryption)
             size += len(changed[2] or b"") + len(changed[4] or b"")
-            if size > MOST_BYTES or len(rows) == MOST_CHANGES:
+            if size > MAX_BYTES or len(rows) == MAX_CHANGES:
                 raise TooSlow(f"too much happened between revisions {since} and {until}")
             rows.append(changed)
         return rows

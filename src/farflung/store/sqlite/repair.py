@@ -36,7 +36,7 @@ from farflung.store.sqlite.rows import (
     value_in,
 )
 
-MOST_FINDINGS: Final = 20
+MAX_FINDINGS: Final = 20
 
 #: Each is read in both directions, up to the first damaged page.  The index also names the objects of damaged rows.
 ENTRIES: Final = (
@@ -137,7 +137,7 @@ def inspect(path: Path, encryption: Encryption) -> Inspection:
         version = format_of(path, read_header(path))
         with closing(connect_to_inspect(path)) as connection:
             fetch(connection, "select count(*) from sqlite_schema")  # without it nothing can be read
-            findings = structural_damage(connection, MOST_FINDINGS)
+            findings = structural_damage(connection, MAX_FINDINGS)
             if missing := noted_keys(connection) - encryption.key_ids:
                 findings.append(f"it {missing_keys(missing)}")
             revisions = list(stored_revisions(connection, version, encryption))

@@ -16,7 +16,7 @@ from farflung.store.sqlite.files import needed_keys
 from farflung.store.sqlite.store import SqliteStore
 
 FOLLOW: Final = 1.0  #: seconds between two looks at the key file
-PATIENCE: Final = 10.0  #: seconds before a retry after a failure
+RETRY_SECONDS: Final = 10.0  #: seconds before a retry after a failure
 
 log = logging.getLogger(__name__)
 
@@ -62,5 +62,5 @@ class StoreEncryption:
                 pending = False
             except (KeyFileError, StoreError) as error:
                 log.error("values are not encrypted again: %s", error)
-                pause = PATIENCE
+                pause = RETRY_SECONDS
             await asyncio.sleep(pause)

@@ -32,7 +32,7 @@ BATCH_BYTES: Final = 16 * 1024 * 1024  #: … or fewer, if they are large
 
 PERIOD: Final = 0.2  #: seconds between two checkpoints while there are writes
 IDLE: Final = 2.0  #: seconds without a write before the log is truncated
-PATIENCE: Final = 5.0  #: seconds before a retry after a failure
+RETRY_SECONDS: Final = 5.0  #: seconds before a retry after a failure
 FRAMES: Final = 32_768  #: pages in the log (128 MiB) above which a checkpoint may block writers
 
 log = logging.getLogger(__name__)
@@ -256,7 +256,7 @@ class Checkpointer:
                 emptied.set()
             elif not passive:
                 self._dirty.set()
-            self._stopping.wait(PERIOD if done else PATIENCE)
+            self._stopping.wait(PERIOD if done else RETRY_SECONDS)
             if not self._dirty.wait(IDLE) and not self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE):
                 self._dirty.set()
 

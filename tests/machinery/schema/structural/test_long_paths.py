@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from farflung.apis.metadata import OBJECT_META
-from farflung.machinery.errors import MOST_ERROR_TEXT, ApiError, FieldError, invalid
+from farflung.machinery.errors import MAX_ERROR_TEXT, ApiError, FieldError, invalid
 from farflung.machinery.schema.structural.structural import compile_structural
 
 KEY = "k" * 300_000
@@ -43,7 +43,7 @@ def with_field(name: str, value: Any) -> dict[str, Any]:
 def test_the_errors_of_an_object_are_hardly_longer_than_one(field: str, value: Any) -> None:
     errors = STRUCTURAL.validate(with_field(field, value))
     assert errors
-    assert sum(len(str(error)) for error in errors) < 2 * MOST_ERROR_TEXT + 4 * len(KEY)
+    assert sum(len(str(error)) for error in errors) < 2 * MAX_ERROR_TEXT + 4 * len(KEY)
 
 
 def test_an_invalid_item_after_many_failed_alternatives_is_found() -> None:

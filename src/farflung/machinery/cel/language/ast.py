@@ -1,7 +1,7 @@
 """The syntax tree of a CEL expression: built by the parser, annotated by the checker, compiled by the compiler.
 
 Macros are expanded: `has(a.b)` is a Select with `test_only`, the others are Comprehensions.  Operators are Calls of the
-functions named below.  A tree is never deeper than MOST_DEPTH, so a walker may recurse if it takes no more than two
+functions named below.  A tree is never deeper than MAX_DEPTH, so a walker may recurse if it takes no more than two
 Python frames for a level.
 """
 
@@ -15,7 +15,7 @@ from farflung.machinery.cel.language.types import DYN, Type
 if TYPE_CHECKING:
     from farflung.machinery.cel.language.declarations import Overload
 
-MOST_DEPTH: Final = 250
+MAX_DEPTH: Final = 250
 
 CONDITIONAL: Final = "_?_:_"
 AND: Final = "_&&_"

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 PER_CALL: Final = 1_000_000  #: maximum cost of one evaluation of one rule
 PER_OBJECT: Final = 10_000_000  #: maximum cost of all rules of one object
-MOST_WORK: Final = 64 << 20  #: of one evaluation
-MOST_WORK_PER_OBJECT: Final = 4 * MOST_WORK
+MAX_WORK: Final = 64 << 20  #: of one evaluation
+MAX_WORK_PER_OBJECT: Final = 4 * MAX_WORK
 STEP: Final = 64  #: one step of Python without a cost
 SLOW: Final = 16  #: a character that Python code processes
 COMPILED: Final = 250  #: a character of an expression that is compiled, about four microseconds
@@ -37,7 +37,7 @@ class Meter:
 
     __slots__ = ("limit", "most_work", "spent", "worked")
 
-    def __init__(self, limit: int = PER_CALL, worked: int = 0, most_work: int = MOST_WORK) -> None:
+    def __init__(self, limit: int = PER_CALL, worked: int = 0, most_work: int = MAX_WORK) -> None:
         self.limit = limit
         self.most_work = most_work
         self.spent = 0

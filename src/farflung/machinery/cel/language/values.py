@@ -21,8 +21,8 @@ from farflung.machinery.cel.language.types import Type, TypeKind
 from farflung.machinery.quantity import Quantity
 
 LEAST_INT: Final = -(1 << 63)
-MOST_INT: Final = (1 << 63) - 1
-MOST_UINT: Final = (1 << 64) - 1
+MAX_INT: Final = (1 << 63) - 1
+MAX_UINT: Final = (1 << 64) - 1
 
 NANOS: Final = 1_000_000_000  #: in a second
 FIRST_NANO: Final = -62_135_596_800 * NANOS  #: 0001-01-01T00:00:00Z
@@ -93,7 +93,7 @@ def checked_timestamp(nanos: int) -> Timestamp:
 
 
 def checked_duration(nanos: int) -> Duration:
-    if not LEAST_INT <= nanos <= MOST_INT:
+    if not LEAST_INT <= nanos <= MAX_INT:
         raise EvaluationError("duration overflow")
     return Duration(nanos)
 

@@ -15,7 +15,7 @@ from farflung.machinery.errors import go_quote
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-_LONGEST: Final = 100
+_MAX_TEXT: Final = 100
 _BITS: Final = re.compile("0|[1-9][0-9]{0,2}", re.ASCII)
 _LOCAL_MULTICAST: Final = ipaddress.IPv4Network("224.0.0.0/24")
 _BROADCAST: Final = ipaddress.IPv4Address("255.255.255.255")
@@ -90,7 +90,7 @@ class CIDR:
 
 def parse_ip(text: str) -> IP:
     """Raises EvaluationError."""
-    shown = go_quote(text[:_LONGEST])
+    shown = go_quote(text[:_MAX_TEXT])
     address = _parse(text)
     if address is None:
         why = f"ParseAddr({shown}): {_why(text)}"
@@ -104,7 +104,7 @@ def parse_ip(text: str) -> IP:
 
 
 def _parse(text: str) -> Address | None:
-    if len(text) > _LONGEST:
+    if len(text) > _MAX_TEXT:
         return None
     try:
         return ipaddress.ip_address(text)
@@ -114,17 +114,17 @@ def _parse(text: str) -> Address | None:
 
 def _why(text: str) -> str:
     """The error of Go's parser, for common mistakes."""
-    if ":" in text[:_LONGEST] and "." not in text[:_LONGEST].partition(":")[0]:
-        return _why_not_6(text[:_LONGEST])
+    if ":" in text[:_MAX_TEXT] and "." not in text[:_MAX_TEXT].partition(":")[0]:
+        return _why_not_6(text[:_MAX_TEXT])
     if "." not in text:
         return "unable to parse IP"
-    fields = text[:_LONGEST].split(".")
+    fields = text[:_MAX_TEXT].split(".")
     for index, field in enumerate(fields):
         if not field:
             rest = ".".join(fields[index:]) or "."
             return f"IPv4 field must have at least one digit (at {go_quote(rest)})"
         if not (field.isascii() and field.isdigit()):
-            return "unexpected character (at " + go_quote(text[text.index(field) :][:_LONGEST]) + ")"
+            return "unexpected character (at " + go_quote(text[text.index(field) :][:_MAX_TEXT]) + ")"
         if int(field) > 255:
             return "IPv4 field has value >255"
         if len(field) > 1 and field[0] == "0":
@@ -144,18 +144,18 @@ def _why_not_6(text: str) -> str:
 
 def parse_cidr(text: str) -> CIDR:
     """Raises EvaluationError."""
-    shown = go_quote(text[:_LONGEST])
+    shown = go_quote(text[:_MAX_TEXT])
     wrong = f"network address parse error during conversion from string: netip.ParsePrefix({shown}): "
     address_text, slash, bits = text.rpartition("/")
     if not slash:
         raise EvaluationError(wrong + "no '/'")
     address = _parse(address_text)
     if address is None:
-        raise EvaluationError(f"{wrong}ParseAddr({go_quote(address_text[:_LONGEST])}): {_why(address_text)}")
+        raise EvaluationError(f"{wrong}ParseAddr({go_quote(address_text[:_MAX_TEXT])}): {_why(address_text)}")
     if isinstance(address, ipaddress.IPv6Address) and address.scope_id is not None:
         raise EvaluationError(wrong + "IPv6 zones cannot be present in a prefix")
     if not _BITS.fullmatch(bits):
-        raise EvaluationError(f"{wrong}bad bits after slash: {go_quote(bits[:_LONGEST])}")
+        raise EvaluationError(f"{wrong}bad bits after slash: {go_quote(bits[:_MAX_TEXT])}")
     if int(bits) > address.max_prefixlen:
         raise EvaluationError(wrong + "prefix length out of range")
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:

@@ -11,8 +11,8 @@ from farflung.machinery.cel.language.budget import Meter, Metered
 from farflung.machinery.cel.language.declarations import Function, overload
 from farflung.machinery.cel.language.values import (
     LEAST_INT,
-    MOST_INT,
-    MOST_UINT,
+    MAX_INT,
+    MAX_UINT,
     NANOS,
     Duration,
     EvaluationError,
@@ -56,13 +56,13 @@ def double_to_uint(number: float) -> UInt:
 
 
 def string_to_int(text: str) -> int:
-    if _INTEGER.fullmatch(text) and LEAST_INT <= int(text) <= MOST_INT:
+    if _INTEGER.fullmatch(text) and LEAST_INT <= int(text) <= MAX_INT:
         return int(text)
     raise conversion_error("string", "int")
 
 
 def string_to_uint(text: str) -> UInt:
-    if _UNSIGNED.fullmatch(text) and int(text) <= MOST_UINT:
+    if _UNSIGNED.fullmatch(text) and int(text) <= MAX_UINT:
         return UInt(text)
     raise conversion_error("string", "uint")
 

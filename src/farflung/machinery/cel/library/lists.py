@@ -19,7 +19,7 @@ from farflung.machinery.cel.library.operators import add_durations, checked_int,
 COMPARABLE: Final = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
 #: the names of cel-go's types in the ids of its extension
 _GO_NAMES: Final = {"duration": "google.protobuf.Duration", "timestamp": "google.protobuf.Timestamp"}
-_MOST_OF_RANGE: Final = 10_000_000
+_MAX_OF_RANGE: Final = 10_000_000
 
 
 def walked(meter: Meter, elements: list[Any]) -> None:
@@ -169,8 +169,8 @@ def reverse(meter: Meter, elements: list[Any]) -> list[Any]:
 def range_of(meter: Meter, size: int) -> list[int]:
     if size < 0:
         raise EvaluationError(f"lists.range: size must be non-negative, got {size}")
-    if size > _MOST_OF_RANGE:
-        raise EvaluationError(f"lists.range: size {size} exceeds maximum allowed ({_MOST_OF_RANGE})")
+    if size > _MAX_OF_RANGE:
+        raise EvaluationError(f"lists.range: size {size} exceeds maximum allowed ({_MAX_OF_RANGE})")
     meter.work(40 * size)
     return list(range(size))
 

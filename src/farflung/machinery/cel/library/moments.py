@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from farflung.machinery.cel.language.declarations import Function, overload
 from farflung.machinery.cel.language.values import (
     LEAST_INT,
-    MOST_INT,
+    MAX_INT,
     NANOS,
     Duration,
     EvaluationError,
@@ -46,7 +46,7 @@ _UNITS: Final = {
     "m": 60 * NANOS,
     "h": 3600 * NANOS,
 }
-_LONGEST: Final = 100  #: characters of a text that is parsed
+_MAX_TEXT: Final = 100  #: characters of a text that is parsed
 
 
 # --- texts ----------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ _LONGEST: Final = 100  #: characters of a text that is parsed
 
 def timestamp_of(text: str) -> Timestamp:
     """RFC 3339, to the nanosecond.  Raises EvaluationError."""
-    match = _TIMESTAMP.fullmatch(text) if len(text) <= _LONGEST else None
+    match = _TIMESTAMP.fullmatch(text) if len(text) <= _MAX_TEXT else None
     if match is None:
         raise EvaluationError(_why_no_time(text))
     year, month, day, hour, minute, second = map(int, match.group(1, 2, 3, 4, 5, 6))
@@ -70,7 +70,7 @@ def timestamp_of(text: str) -> Timestamp:
 
 
 def _why_no_time(text: str) -> str:
-    shortened = text[:_LONGEST]
+    shortened = text[:_MAX_TEXT]
     try:
         parse(shortened)
     except TimeError as error:
@@ -87,7 +87,7 @@ def date_of(text: str) -> Timestamp:
             return Timestamp(_seconds(datetime(year, month, day, tzinfo=UTC)) * NANOS)
     except ValueError:
         pass
-    raise EvaluationError(f"Invalid date formatted string {text[:_LONGEST]}")
+    raise EvaluationError(f"Invalid date formatted string {text[:_MAX_TEXT]}")
 
 
 def _seconds(moment: datetime) -> int:
@@ -106,17 +106,17 @@ def duration_of(text: str) -> Duration:
     unsigned = text[1:] if text[:1] in ("+", "-") else text
     if unsigned == "0":
         return Duration(0)
-    if len(text) > _LONGEST or not _DURATION.fullmatch(unsigned):
+    if len(text) > _MAX_TEXT or not _DURATION.fullmatch(unsigned):
         raise EvaluationError(_why_no_duration(text, unsigned))
     nanos = sum(_part(*match.groups()) for match in _PART.finditer(unsigned))
     nanos = -nanos if text[0] == "-" else nanos
-    if not LEAST_INT <= nanos <= MOST_INT:
+    if not LEAST_INT <= nanos <= MAX_INT:
         raise EvaluationError(f"time: invalid duration {go_quote(text)}")
     return Duration(nanos)
 
 
 def _why_no_duration(text: str, unsigned: str) -> str:
-    shown = go_quote(text[:_LONGEST])
+    shown = go_quote(text[:_MAX_TEXT])
     position = 0
     while number := _NUMBER.match(unsigned, position):
         unit = number[1]
@@ -159,11 +159,11 @@ def zone_of(name: str) -> tzinfo:
     if name in ("", "UTC", "Z"):
         return UTC
     try:
-        if len(name) <= _LONGEST and _ZONE.fullmatch(name):  # others would be looked up as modules, however long
+        if len(name) <= _MAX_TEXT and _ZONE.fullmatch(name):  # others would be looked up as modules, however long
             return ZoneInfo(name)
     except (OSError, ValueError, LookupError):
         pass
-    raise EvaluationError(f"unknown time zone {name[:_LONGEST]}")
+    raise EvaluationError(f"unknown time zone {name[:_MAX_TEXT]}")
 
 
 def in_zone(moment: Timestamp, zone: tzinfo) -> datetime:

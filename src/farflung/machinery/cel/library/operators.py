@@ -17,8 +17,8 @@ from farflung.machinery.cel.language.equality import equal, has_key, hashable, i
 from farflung.machinery.cel.language.values import (
     LEAST_INT,
     LISTS,
-    MOST_INT,
-    MOST_UINT,
+    MAX_INT,
+    MAX_UINT,
     NUMBERS,
     Duration,
     EvaluationError,
@@ -40,7 +40,7 @@ from farflung.machinery.cel.library import costs
 
 
 def checked_int(number: int) -> int:
-    if LEAST_INT <= number <= MOST_INT:
+    if LEAST_INT <= number <= MAX_INT:
         return number
     raise overflow()
 
@@ -50,7 +50,7 @@ def overflow() -> EvaluationError:
 
 
 def checked_uint(number: int) -> UInt:
-    if 0 <= number <= MOST_UINT:
+    if 0 <= number <= MAX_UINT:
         return UInt(number)
     raise EvaluationError("unsigned integer overflow")
 

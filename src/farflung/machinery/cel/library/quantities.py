@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from farflung.machinery.cel.language.declarations import Function, overload
-from farflung.machinery.cel.language.values import LEAST_INT, MOST_INT, EvaluationError
+from farflung.machinery.cel.language.values import LEAST_INT, MAX_INT, EvaluationError
 from farflung.machinery.cel.library import costs
 from farflung.machinery.quantity import EXPONENT, ONE, Quantity, QuantityError, parse
 
@@ -34,7 +34,7 @@ def compare_to(quantity: Quantity, other: Quantity) -> int:
 
 
 def is_integer(quantity: Quantity) -> bool:
-    return quantity.nanos % ONE == 0 and LEAST_INT <= quantity.nanos // ONE <= MOST_INT
+    return quantity.nanos % ONE == 0 and LEAST_INT <= quantity.nanos // ONE <= MAX_INT
 
 
 def as_integer(quantity: Quantity) -> int:

@@ -9,13 +9,13 @@ from typing import ClassVar, Final
 
 from farflung.machinery.cel.language.declarations import Function, overload
 from farflung.machinery.cel.language.types import SEMVER as SEMVER_TYPE
-from farflung.machinery.cel.language.values import MOST_UINT, EvaluationError
+from farflung.machinery.cel.language.values import MAX_UINT, EvaluationError
 from farflung.machinery.cel.library import costs
 from farflung.machinery.errors import go_quote
 
 _DIGITS: Final = re.compile("[0-9]+", re.ASCII)
 _IDENTIFIER: Final = re.compile("[0-9A-Za-z-]+", re.ASCII)
-_LONGEST: Final = 1000
+_MAX_TEXT: Final = 1000
 
 #: an identifier of a pre-release: numbers come first, by value; then texts
 Identifier = tuple[int, int, str]
@@ -48,8 +48,8 @@ def parse(text: str) -> Semver:
     """Raises EvaluationError."""
     if not text:
         raise EvaluationError("Version string empty")
-    parts = text[:_LONGEST].split(".", 2)
-    if len(parts) != 3 or len(text) > _LONGEST:
+    parts = text[:_MAX_TEXT].split(".", 2)
+    if len(parts) != 3 or len(text) > _MAX_TEXT:
         raise EvaluationError("No Major.Minor.Patch elements found")
     rest, plus, build = parts[2].partition("+")
     patch, dash, release = rest.partition("-")
@@ -72,7 +72,7 @@ def _number(name: str, text: str) -> int:
         raise EvaluationError(f"{name} number must not contain leading zeroes {go_quote(text)}")
     if not text:
         raise EvaluationError('strconv.ParseUint: parsing "": invalid syntax')
-    if int(text) > MOST_UINT:
+    if int(text) > MAX_UINT:
         raise EvaluationError(f"strconv.ParseUint: parsing {go_quote(text)}: value out of range")
     return int(text)
 
@@ -83,7 +83,7 @@ def _identifier(text: str) -> Identifier:
     if _DIGITS.fullmatch(text):
         if len(text) > 1 and text[0] == "0":
             raise EvaluationError(f"Numeric PreRelease version must not contain leading zeroes {go_quote(text)}")
-        if int(text) > MOST_UINT:
+        if int(text) > MAX_UINT:
             raise EvaluationError(f"strconv.ParseUint: parsing {go_quote(text)}: value out of range")
         return 0, int(text), ""
     if not _IDENTIFIER.fullmatch(text):

@@ -22,7 +22,7 @@ from farflung.machinery.cel.library.moments import written_duration, written_tim
 from farflung.machinery.errors import go_quote
 
 _CLAUSE: Final = re.compile(r"(\.[0-9]*)?(.?)", re.DOTALL)
-_MOST_PRECISION: Final = 1000
+_MAX_PRECISION: Final = 1000
 _DEFAULT_PRECISION: Final = 6
 _NOT_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
@@ -87,7 +87,7 @@ def _precision(text: str | None) -> int:
             "error while parsing precision: error while converting precision to integer: "
             'strconv.Atoi: parsing "": invalid syntax'
         )
-    if len(digits) > 4 or int(digits) > _MOST_PRECISION:
+    if len(digits) > 4 or int(digits) > _MAX_PRECISION:
         raise _bad_clause(f"error while parsing precision: precision {digits[:20]} exceeds maximum allowed")
     return int(digits)
 

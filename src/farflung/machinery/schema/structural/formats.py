@@ -284,7 +284,7 @@ CHECKS: Final[Mapping[str, Check]] = {
 # --- patterns -----------------------------------------------------------------------------------
 
 
-MOST_REMEMBERED: Final = 256  #: texts of a pattern; few are used again and again
+MAX_REMEMBERED: Final = 256  #: texts of a pattern; few are used again and again
 LONGEST_REMEMBERED: Final = 64
 
 
@@ -313,7 +313,7 @@ class SchemaPattern:
             return True
         if self._search(text.encode("utf-8", "surrogatepass")) is None:
             return False
-        if len(text) <= LONGEST_REMEMBERED and len(known) < MOST_REMEMBERED:
+        if len(text) <= LONGEST_REMEMBERED and len(known) < MAX_REMEMBERED:
             known.add(text)
         return True
 

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeGuard
 import orjson
 
 LEAST: Final = -(2**63)
-MOST: Final = 2**63 - 1
+MAX_INTEGER: Final = 2**63 - 1
 SAFE: Final = 2**53 - 1  #: integers up to here are exact as floats
 TOLERANCE: Final = 1e-9
 
@@ -20,7 +20,7 @@ TOLERANCE: Final = 1e-9
 def is_integer(value: Any) -> bool:
     """Whether the API takes a value for an integer: also `1.0`, but no number of more than 64 bits."""
     if type(value) is int:
-        return LEAST <= value <= MOST
+        return LEAST <= value <= MAX_INTEGER
     return type(value) is float and is_whole(value)
 
 
@@ -49,7 +49,7 @@ def is_multiple(value: int | float, factor: int | float) -> bool:
 def kind_of(value: Any) -> str:
     """The JSON type of a value, as messages call it."""
     if type(value) is int:
-        return "integer" if LEAST <= value <= MOST else "number"
+        return "integer" if LEAST <= value <= MAX_INTEGER else "number"
     return KINDS[type(value)]
 
 
@@ -125,7 +125,7 @@ def canonicalize_numbers(value: Any) -> None:
 def canonical_number(number: int | float) -> int | float:
     """1.0 is written as 1, because clients may decode an integer.  Integers of more than 64 bits are floats."""
     if type(number) is int:
-        return number if LEAST <= number <= MOST else canonical_number(float(number))
+        return number if LEAST <= number <= MAX_INTEGER else canonical_number(float(number))
     if not float(number).is_integer() or not -(2.0**63) <= number < 2.0**64:
         return number
     whole = int(Decimal(repr(number)))

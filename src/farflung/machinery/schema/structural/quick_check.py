@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from farflung.machinery.schema.structural import formats
-from farflung.machinery.schema.structural.json_values import LEAST, MOST, identical, is_multiple, is_whole, same
+from farflung.machinery.schema.structural.json_values import LEAST, MAX_INTEGER, identical, is_multiple, is_whole, same
 from farflung.machinery.schema.structural.node import TOGETHER, SchemaNode, inner_first, work_of
-from farflung.machinery.schema.walk import LARGEST_PLAN, MOST_PLANS
+from farflung.machinery.schema.walk import LARGEST_PLAN, MAX_PLANS
 from farflung.machinery.turns import Steps
 
 Fits = Callable[[Any], bool]
@@ -72,7 +72,7 @@ class QuickCheck:
         checks: dict[type, Iterable[Fits]] = {
             str: _strings(node),
             bool: (),
-            int: _numbers(node, lambda value: LEAST <= value <= MOST),
+            int: _numbers(node, lambda value: LEAST <= value <= MAX_INTEGER),
             float: _numbers(node, is_whole),
             list: self._lists(node, structural),
             dict: self._objects(node, structural),
@@ -266,7 +266,7 @@ def _fields(known: dict[str, Table], required: frozenset[str]) -> Fits:
         plan = plans.get(signature)
         if plan is None:
             plan = planned(value)
-            if len(plans) < MOST_PLANS and len(value) <= LARGEST_PLAN and value.keys() <= known.keys():
+            if len(plans) < MAX_PLANS and len(value) <= LARGEST_PLAN and value.keys() <= known.keys():
                 plans[signature] = plan
         if plan is REFUSED:
             return False

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from farflung.machinery.errors import (
-    MOST_ERROR_TEXT,
+    MAX_ERROR_TEXT,
     FieldError,
     Obj,
     Place,
@@ -46,7 +46,7 @@ from farflung.machinery.schema.structural.quick_check import QuickCheck
 
 UNKNOWN: Final = object()  #: the old value is unknown
 NOWHERE: Final = "<nil>"  #: the field of an error about the whole object
-MOST: Final = 1000  #: errors of one list or object; a malicious one could have millions
+MAX_ERRORS: Final = 1000  #: errors of one list or object; a malicious one could have millions
 ALL: Final = 2000  #: visited values, valid or not; they decide which alternative is reported
 WRONG: Final = 5000  #: invalid values that are reported in detail
 
@@ -86,7 +86,7 @@ class ErrorReport:
 
     def _suffices(self, errors: dict[str, FieldError]) -> bool:
         """Whether the errors of a list or object are enough for a response."""
-        return len(errors) > MOST or (bool(errors) and self._described > MOST_ERROR_TEXT)
+        return len(errors) > MAX_ERRORS or (bool(errors) and self._described > MAX_ERROR_TEXT)
 
     def _invalid(self, place: Place, value: Any, what: str) -> tuple[str, FieldError]:
         text = f"{self._name(place)} in body {what}"
@@ -308,7 +308,7 @@ def _items_before(node: SchemaNode, value: list[Any], old: Any) -> Callable[[Any
 # --- lists of type set and map ------------------------------------------------------------------
 
 
-MOST_DUPLICATES: Final = 1000  #: errors of one list
+MAX_DUPLICATES: Final = 1000  #: errors of one list
 
 
 def duplicates(found: NodeValue) -> Iterator[FieldError]:
@@ -346,7 +346,7 @@ def _second_times(keys: list[Any]) -> list[int]:
         times[key] = times.get(key, 0) + 1
         if times[key] == 2:
             found.append(index)
-    return found[:MOST_DUPLICATES]
+    return found[:MAX_DUPLICATES]
 
 
 def ordered(value: Any) -> Any:

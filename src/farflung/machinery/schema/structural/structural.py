@@ -39,8 +39,8 @@ from farflung.machinery.schema.structural.node import (
 from farflung.machinery.schema.structural.quick_check import QuickCheck
 from farflung.machinery.schema.structural.report import UNKNOWN, ErrorReport, duplicates
 from farflung.machinery.schema.walk import (
-    MOST_PROBLEM_TEXT,
-    MOST_PROBLEMS,
+    MAX_PROBLEM_TEXT,
+    MAX_PROBLEMS,
     Convert,
     FieldWalk,
     Items,
@@ -128,7 +128,7 @@ class Structural:
         described = 0
         for embedded in self._embedded(obj, None):
             for problem in conform_embedded(embedded, self._metadata):
-                if len(problems) < MOST_PROBLEMS and described < MOST_PROBLEM_TEXT:
+                if len(problems) < MAX_PROBLEMS and described < MAX_PROBLEM_TEXT:
                     problems.append(located(problem, embedded))
                     described += len(problems[-1])
         return problems
