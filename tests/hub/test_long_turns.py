@@ -87,9 +87,9 @@ def attacks() -> Iterator[Attack]:
 
 def reads_of_large_objects() -> Iterator[Attack]:
     """Objects of a megabyte, in lists and initial events of every form."""
-    rules = ",".join(f'{{"verbs":["get"],"apiGroups":["g{one}"],"resources":["r"]}}' for one in range(15_000))
+    rules = ",".join(f'{{"verbs":["get"],"apiGroups":["g{one}"],"resources":["r"]}}' for one in range(8_000))
     yield "POST", ROLES, named(f'"rules":[{rules}]'), JSON
-    nested = ",".join(f'[[[[{{"a":{one}}}]]]]' for one in range(60_000))
+    nested = ",".join(f'[[[[{{"a":{one}}}]]]]' for one in range(20_000))
     yield "POST", TREES, named(f'"apiVersion":"example.com/v1","kind":"Tree","spec":[{nested}]'), JSON
     for path in (ROLES, TREES):
         for accept in (YAML, TABLE, PARTIAL_LIST, PROTOBUF if path == ROLES else JSON):

@@ -174,7 +174,7 @@ Past = bytes | Pieces  #: the events before live ones
 
 
 @dataclass(slots=True, eq=False)
-class Delivery:
+class WatchDelivery:
     """Changes for the watchers that a watch group had at that time."""
 
     changes: Sequence[Change]
@@ -193,7 +193,7 @@ class WatchGroup:
         self._present = respond.presenter_of(call, topic.representation)
         self._members: set[WatchStream] = set()
         self._flow = call.tools.flow_of(call.request) or EXEMPT
-        self._waiting: deque[Delivery] = deque()
+        self._waiting: deque[WatchDelivery] = deque()
         self._changes = 0  #: commits
         self._snapshot: Callable[[], Snapshot | None] = no_snapshot  #: while clients read it and nothing changes
         self._subscription: Subscription | None = None
@@ -232,7 +232,7 @@ class WatchGroup:
             return
         members = tuple(self._members)
         for portion in change_portions(changes):
-            self._waiting.append(Delivery(portion, members))
+            self._waiting.append(WatchDelivery(portion, members))
             if len(self._waiting) == 1 and self._watches.spend(self._work(self._waiting[0])):
                 self._deliver()
             elif len(self._waiting) == 1:
@@ -243,7 +243,7 @@ class WatchGroup:
         """Whether watchers do not have all changes yet."""
         return bool(self._waiting)
 
-    def _work(self, delivery: Delivery) -> int:
+    def _work(self, delivery: WatchDelivery) -> int:
         decoded = 0 if self._present.is_plain else sum(map(size_of, delivery.changes)) // KIB
         return 1 + len(delivery.members) + decoded
 
@@ -281,7 +281,7 @@ class WatchGroup:
         for watcher in tuple(self._members):
             watcher.cut_off()
 
-    def _on_computed(self, delivery: Delivery, event: ComputedPiece) -> None:
+    def _on_computed(self, delivery: WatchDelivery, event: ComputedPiece) -> None:
         delivery.computing -= 1
         if not delivery.computing and self._waiting and self._waiting[0] is delivery:
             self._watches.wait(self._flow, self._deliver_next)
