@@ -7,6 +7,7 @@ WORKLOADS  served where enabled: only clusters that run pods need them
 from __future__ import annotations
 
 from dataclasses import replace
+from types import ModuleType
 from typing import Final
 
 from farflung.apis import (
@@ -32,29 +33,30 @@ from farflung.apis.names import AUTHENTICATION_GROUP, CERTIFICATES_GROUP, RBAC_G
 from farflung.apis.resource import Resource
 from farflung.apis.workloads import apps, batch
 
-#: in the order in which discovery lists the groups
-EVERYTHING: Final[tuple[Resource, ...]] = (
-    *core.RESOURCES,
-    *apiregistration.RESOURCES,
-    *apps.RESOURCES,
-    *events.RESOURCES,
-    *reviews.RESOURCES,
-    *autoscaling.RESOURCES,
-    *batch.RESOURCES,
-    *certificates.RESOURCES,
-    *networking.RESOURCES,
-    *policy.RESOURCES,
-    *rbac.RESOURCES,
-    *storage.RESOURCES,
-    *admissionregistration.RESOURCES,
-    *apiextensions.RESOURCES,
-    *scheduling.RESOURCES,
-    *coordination.RESOURCES,
-    *runtime_classes.RESOURCES,
-    *discovery.RESOURCES,
-    *devices.RESOURCES,
-    *flowcontrol.RESOURCES,
+#: modules with `RESOURCES`, and some with `RULES`; in the order in which discovery lists the groups
+MODULES: Final[tuple[ModuleType, ...]] = (
+    core,
+    apiregistration,
+    apps,
+    events,
+    reviews,
+    autoscaling,
+    batch,
+    certificates,
+    networking,
+    policy,
+    rbac,
+    storage,
+    admissionregistration,
+    apiextensions,
+    scheduling,
+    coordination,
+    runtime_classes,
+    discovery,
+    devices,
+    flowcontrol,
 )
+EVERYTHING: Final[tuple[Resource, ...]] = tuple(resource for module in MODULES for resource in module.RESOURCES)
 
 #: the order of the built-in groups in discovery: kubectl takes the first one that has a resource of a given name
 GROUPS: Final[tuple[str, ...]] = tuple(dict.fromkeys(resource.group for resource in EVERYTHING))
