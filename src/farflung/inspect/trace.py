@@ -38,7 +38,7 @@ from farflung.inspect.hub import (
 from farflung.inspect.placing_rights import ReviewedRights
 from farflung.inspect.results import InspectError, Result
 from farflung.inspect.trace_source import (
-    Refusal,
+    PlacementObstacle,
     TracedPlacement,
     TraceSources,
     machine_conclusion,
@@ -334,7 +334,7 @@ def _counted(findings: Sequence[TracedDestination]) -> StateCounts:
 
 def _conclusion(
     obj: Obj | None,
-    refusal: Refusal | None,
+    refusal: PlacementObstacle | None,
     placements: Sequence[TracedPlacement],
     findings: Sequence[TracedDestination],
 ) -> Conclusion:

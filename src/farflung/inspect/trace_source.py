@@ -43,7 +43,7 @@ class FalseCondition(Result, frozen=True):
     concerns: bool = True  #: it is about the traced object
 
 
-class Refusal(NamedTuple):
+class PlacementObstacle(NamedTuple):
     """Why no placement selects an object, and what to do about it."""
 
     message: str
@@ -123,31 +123,33 @@ class TraceSources:
     def object(self, cluster: str) -> Obj | None:
         return self._known[cluster].object
 
-    def why_not_placed(self, cluster: str) -> Refusal | None:
+    def why_not_placed(self, cluster: str) -> PlacementObstacle | None:
         """Why no placement selects the object; None: one does."""
         source, resource = self._known[cluster], self._ref.resource
         found = self._imagined.get(cluster, self._ref)
         if category(resource) is Category.NOWHERE:
-            return Refusal(
+            return PlacementObstacle(
                 f"objects of the kind {resource} are never placed", "trace one of the objects that are placed"
             )
         if found is not None and found.ours:
-            return Refusal("it is a copy itself", "trace its source, in the workspace with the EdgePlacement")
+            return PlacementObstacle("it is a copy itself", "trace its source, in the workspace with the EdgePlacement")
         if found is not None and found.system:
-            return Refusal(
+            return PlacementObstacle(
                 "every cluster has its own", "create an object of another name if the clusters need this one"
             )
         if found is not None and not found.alive:
-            return Refusal("it is being deleted", "wait for its finalizers, and create it again if you need it")
+            return PlacementObstacle(
+                "it is being deleted", "wait for its finalizers, and create it again if you need it"
+            )
         if any(True for _ in self.selecting(cluster)):
             return None
         number = len(source.placements)
         if number == 0:
-            return Refusal(
+            return PlacementObstacle(
                 "its workspace has no EdgePlacement", "create one that selects it; `farflung plan` shows the effect"
             )
         none = f"none of {number} EdgePlacements selects" if number > 1 else "the only EdgePlacement does not select"
-        return Refusal(f"{none} it", "compare the spec with the labels of the object and of its Namespace")
+        return PlacementObstacle(f"{none} it", "compare the spec with the labels of the object and of its Namespace")
 
     def changed(self, cluster: str) -> str:
         """When the object, its namespace or a placement was last changed."""
