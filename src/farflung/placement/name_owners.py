@@ -29,12 +29,13 @@ from farflung.placement.names import (
     GroupResource,
     ObjectRef,
     PlacementKey,
+    located,
 )
 from farflung.placement.project import content_hash
 from farflung.placement.types import CopyDestination, Location, ObservedObject, Placement
 
 if TYPE_CHECKING:
-    from farflung.placement.index import ObjectIndex, PlacementIndex, ServedKinds
+    from farflung.placement.index import CopyKey, ObjectIndex, PlacementIndex, ServedKinds
 
 HOME: Final = "root:home"  #: the WorkspaceType of home workspaces, whose parents depend on a hash of the user's name
 ALONE: Final = "~"  #: prefix of the tenant of a workspace that is a tenant of its own
@@ -99,6 +100,30 @@ def permissions_of(location: Location | None) -> tuple[bool, ...]:
 
 def allows(location: Location | None, annotation: str) -> bool:
     return location is not None and location.annotations.get(annotation) == YES
+
+
+def refusal_message(copy: CopyKey, reason: str, destination: CopyDestination) -> str:
+    """Names only objects of the placement's own workspace, and its Location."""
+    own = located(copy.ref, copy.mailbox)
+    if reason == KIND_IN_USE:
+        return (
+            f"{own}the mailbox of the Location {destination.location} serves {copy.ref.resource} of "
+            "another APIExport, so nothing is copied (bind the APIExport that the other workspaces placed there bind)"
+        )
+    if reason == NAME_IN_USE and copy.ref.namespace:
+        return (
+            f"{own}the name at the Location {destination.location} is used by a virtual machine of "
+            "another workspace, so it is not copied (rename it)"
+        )
+    scope = owned_scope(copy.ref)
+    kind = "namespace" if scope.resource == NAMESPACES else "name"
+    what = f"{located(scope, copy.mailbox)}the {kind} at the Location {destination.location}"
+    if reason == NAMESPACE_RESERVED:
+        return f"{what} is reserved for the cluster itself, so nothing is copied (rename it)"
+    return (
+        f"{what} is used by a workspace with another parent, so nothing is copied (rename "
+        f'it, or ask the owner of the Location to allow sharing with the annotation {ALLOW_SHARING}: "true")'
+    )
 
 
 class NameOwners:

@@ -14,7 +14,6 @@ from typing import Final
 import orjson
 
 from farflung.apis.edge.names import (
-    ALLOW_SHARING,
     CONFIRM_WITHDRAWAL,
     DOWNSYNC_OVERWRITE,
     EDGE_PLACEMENTS,
@@ -36,12 +35,12 @@ from farflung.machinery.errors import Obj
 from farflung.placement import names, project
 from farflung.placement.feeds import DiscoveryCache, FeedViews, ObjectFeeds
 from farflung.placement.index import CopyKey, CopyReason
-from farflung.placement.name_owners import SHARED_KINDS, owned_scope
+from farflung.placement.name_owners import SHARED_KINDS, owned_scope, refusal_message
 from farflung.placement.names import NAMESPACES, THE_ONE, GroupResource, ObjectRef, PlacementKey, WatchedCollection
 from farflung.placement.project import CopyState, Desired, Projector, ServedVersions, SourceObject, agree
 from farflung.placement.state import CONTAINER_KINDS, PlacementState, StatusKey, WorkKey
 from farflung.placement.syncer_config import SyncerSpecs
-from farflung.placement.types import CopyDestination, ObservedObject, Placement
+from farflung.placement.types import ObservedObject, Placement
 from farflung.runtime.cache import Key
 from farflung.runtime.informer import Informer
 from farflung.runtime.recorder import InvolvedObject, Recorder
@@ -179,7 +178,7 @@ class Copier:
         }
         for key, reason in state.refused:
             destination = self._known.selections.destinations(key)[copy.mailbox]
-            by_placement[key] = [PlacementProblem(reason, refusal(copy, reason, destination))]
+            by_placement[key] = [PlacementProblem(reason, refusal_message(copy, reason, destination))]
         self._report_problems(copy, by_placement)
 
     def _without_strangers(self, message: str, key: PlacementKey, state: CopyState) -> str:
@@ -314,29 +313,6 @@ def _not_a_copy(copy: CopyKey, wanted: list[CopyReason]) -> list[PlacementProble
     if all(one.selected is None for one in wanted):
         return []
     return [PlacementProblem(names.CONFLICT, f"{_at(copy)}{names.FOREIGN}")]
-
-
-def refusal(copy: CopyKey, reason: str, destination: CopyDestination) -> str:
-    """Names only objects of the placement's own workspace, and its Location."""
-    if reason == names.KIND_IN_USE:
-        return (
-            f"{_at(copy)}the mailbox of the Location {destination.location} serves {copy.ref.resource} of "
-            "another APIExport, so nothing is copied (bind the APIExport that the other workspaces placed there bind)"
-        )
-    if reason == names.NAME_IN_USE and copy.ref.namespace:
-        return (
-            f"{_at(copy)}the name at the Location {destination.location} is used by a virtual machine of "
-            "another workspace, so it is not copied (rename it)"
-        )
-    scope = owned_scope(copy.ref)
-    kind = "namespace" if scope.resource == NAMESPACES else "name"
-    what = f"{names.located(scope, copy.mailbox)}the {kind} at the Location {destination.location}"
-    if reason == names.NAMESPACE_RESERVED:
-        return f"{what} is reserved for the cluster itself, so nothing is copied (rename it)"
-    return (
-        f"{what} is used by a workspace with another parent, so nothing is copied (rename "
-        f'it, or ask the owner of the Location to allow sharing with the annotation {ALLOW_SHARING}: "true")'
-    )
 
 
 def _is_about_namespace(error: Refused) -> bool:
