@@ -343,3 +343,31 @@ def path_of(copy: Obj) -> str:
 
 def _whole(copy: Obj) -> str:
     return f"/api/v1/{copy['resource']}/{copy['name']}"
+
+
+async def test_copies_that_another_tenant_or_the_cluster_itself_prevents_are_problems_and_no_changes() -> None:
+    parents = ("root:owners", "root:tenants")
+    async with world("florin", parents=parents) as one:
+        await one.must_put(one.workloads[0], NAMESPACES, namespace("shop", env="prod"))
+        await one.must_put(one.workloads[0], MAPS, config_map("prices", {"tea": "3"}))
+        await one.placement(0, "p", namespaceSelector=PROD)
+        await one.fleet.eventually(lambda: one.has(one.boxes, f"{MAPS}/prices"), "the first copies")
+        for name in ("shop", "kube-system", "own"):
+            await one.must_put(one.workloads[1], NAMESPACES, namespace(name, env="prod"))
+        await one.must_put(one.workloads[1], MAPS, config_map("prices", {"tea": "0"}))
+        await one.at_rest()
+        answer = await planned(one, placement("q", namespaceSelector=PROD), workload=1)
+        (found,) = answer.destinations
+        in_use = "namespaces shop: the namespace at the Location florin is used by a workspace with another parent"
+        reserved = "namespaces kube-system: the namespace at the Location florin is reserved for the cluster itself"
+        assert [problem.partition(", so ")[0] for problem in found.problems] == [in_use, reserved]
+        assert [(one.resource, one.name) for one in found.created] == [("namespaces", "own")]
+        assert (found.changed, found.deleted) == ([], [])
+        assert all("shop" not in str(change) for change in found.syncer_config)
+        await one.placement(1, "q", namespaceSelector=PROD)
+        await one.fleet.eventually(lambda: one.has(one.boxes, f"{NAMESPACES}/own"), "the copy")
+        await one.fleet.eventually(lambda: one.says("NamespaceReserved", name="q", workload=1))
+        changed = await planned(one, config_map("prices", {"tea": "1"}), workload=1)
+        (found,) = changed.destinations
+        assert (found.created, found.changed, len(found.problems)) == ([], [], 1)
+        assert shown(changed)[-1].startswith(f"! {in_use}")

@@ -13,11 +13,21 @@ from farflung.machinery.errors import Obj
 from farflung.placement import project
 from farflung.placement.customize import Customizer, parse_customizer
 from farflung.placement.index import AffectedKey, CopyKey, ObjectIndex, PlacementIndex, ServedKinds, by_mailbox
+from farflung.placement.name_owners import NameOwners, parse_parent
 from farflung.placement.names import BINDINGS, DEFINITIONS, GroupResource, ObjectRef, PlacementKey, mailbox_name
 from farflung.placement.project import Desired, SourceObject, compute_copy
 from farflung.placement.select import parse_workload_selector
-from farflung.placement.syncer_config import SyncerSpec, combine_specs
-from farflung.placement.types import CopyDestination, Destination, Location, ObservedObject, owners, parse_object
+from farflung.placement.syncer_config import MailboxNames, SyncerSpec, combine_specs
+from farflung.placement.types import (
+    CopyDestination,
+    Destination,
+    Location,
+    ObservedObject,
+    Placement,
+    owners,
+    parse_object,
+    parse_placement,
+)
 
 NEWEST: Final = str(2**62)  #: resourceVersion of unwritten objects
 Locations = Mapping[tuple[str, str], Location]  #: by cluster and name
@@ -65,10 +75,16 @@ class PlacementModel:
     def __init__(self, locations: Locations) -> None:
         self._objects = ObjectIndex()
         self._served_kinds = ServedKinds({})
-        self.selections = PlacementIndex(self._objects, self._served_kinds)
+        self.selections = PlacementIndex(
+            self._objects, self._served_kinds, lambda *asked: not self._name_owners.refusal(*asked)
+        )
         self._customizers: dict[tuple[str, str], Customizer] = {}
         self._locations = locations
-        self.placements: set[PlacementKey] = set()
+        self.placements: dict[PlacementKey, Placement] = {}
+        self._mailboxes: dict[str, str] = {}
+        self._name_owners = NameOwners(
+            self._objects, self.selections, self._served_kinds, self.placements, locations, self._mailboxes
+        )
 
     # --- objects --------------------------------------------------------------------------------------
 
@@ -83,14 +99,18 @@ class PlacementModel:
     def put_placement(self, key: PlacementKey, document: Obj | None) -> set[AffectedKey]:
         """None: deleted.  An invalid one changes nothing."""
         if document is None:
-            self.placements.discard(key)
+            self.placements.pop(key, None)
             return self.selections.remove_placement(key) | self.put_destinations(key, ())
-        self.placements.add(key)
+        self.placements[key] = parse_placement(document, key.cluster)
         what = parse_workload_selector(document)
         return set() if what.problem else self.selections.put_placement(key, what)
 
     def put_destinations(self, key: PlacementKey, destinations: Iterable[Destination]) -> set[AffectedKey]:
-        return self.selections.put_destinations(key, destinations_by_mailbox(destinations))
+        before, after = self.selections.destinations(key), destinations_by_mailbox(destinations)
+        affected = self.selections.put_destinations(key, after)
+        for mailbox in {*before, *after}:
+            self._name_owners.destinations_changed(mailbox)
+        return affected
 
     def put_customizer(self, cluster: str, name: str, document: Obj | None) -> set[AffectedKey]:
         """`name`: namespace/name."""
@@ -112,9 +132,28 @@ class PlacementModel:
     def syncer_spec(self, mailbox: str, namespaced: Callable[[str], Mapping[GroupResource, str]]) -> SyncerSpec:
         """The spec of its SyncerConfig, without versions of single objects."""
         keys = [key for key in self.selections.placements_at(mailbox) if self.selections.workload(key) is not None]
-        return combine_specs(self.selections, self._objects, keys, namespaced)
+        known = all(self._name_owners.tenant(key.cluster) is not None for key in keys)
+        is_shared = known and self._name_owners.is_contested(mailbox)
+        names = MailboxNames(self._name_owners, mailbox) if is_shared else None
+        return combine_specs(self.selections, self._objects, keys, namespaced, names)
 
     # --- mailboxes ------------------------------------------------------------------------------------
+
+    def put_parent(self, cluster: str, logical_cluster: Obj) -> None:
+        """The parent of a workspace, by which its tenant is known.  Until then no copy is refused."""
+        self._name_owners.set_parent(cluster, parse_parent(orjson.dumps(logical_cluster)))
+
+    def put_copy(self, copy: CopyKey, cluster: str, observed: ObservedObject) -> None:
+        """`cluster`: of the mailbox."""
+        self._mailboxes[copy.mailbox] = cluster
+        self._objects.put(cluster, copy.ref, observed)
+        self._name_owners.on_copy(*copy, observed)
+
+    def refused(self, copy: CopyKey, cluster: str) -> tuple[str, CopyDestination] | None:
+        """The reason and a destination, if no placement of a workspace that selects or needs the object may copy it."""
+        requests = [one for one in self.selections.requests(*copy) if one.placement.cluster == cluster]
+        reasons = [self._name_owners.refusal(*copy, one.placement) for one in requests]
+        return (reasons[0], requests[0].destination) if reasons and all(reasons) else None
 
     def compute_copy(self, copy: CopyKey) -> Desired:
         wanted = self.selections.reasons(*copy)

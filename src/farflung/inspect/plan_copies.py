@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -22,7 +23,7 @@ from farflung.apis.edge.names import (
     PROJECTED,
     SINGLE_PLACEMENT_SLICES,
 )
-from farflung.apis.kcp.names import WORKSPACES
+from farflung.apis.kcp.names import LOGICAL_CLUSTERS, WORKSPACES
 from farflung.apis.names import Collection
 from farflung.client.discovery import DiscoveredResource, ServedResources, discover
 from farflung.client.errors import ClientError, Forbidden, NotFound
@@ -41,6 +42,7 @@ from farflung.machinery.errors import Obj
 from farflung.placement import guard, project, types
 from farflung.placement.feeds import copied_kinds
 from farflung.placement.index import AffectedKey, CopyKey, SelectionKey
+from farflung.placement.name_owners import refusal_message
 from farflung.placement.names import FOREIGN, NAMESPACES, GroupResource, ObjectRef, PlacementKey
 from farflung.placement.project import Desired
 from farflung.placement.syncer_config import SyncerSpec
@@ -87,8 +89,13 @@ class CopyChange:
     what: str = ""  #: CREATED, CHANGED, DELETED, WITHDRAWN (already deleted, kept by a syncer's finalizer) or empty
     differences: list[Difference] = field(default_factory=list)
     problem: str = ""  #: why it is not as desired
+    is_refused: bool = False  #: by another tenant's right to the name; then `problem` names the object or its namespace
     held: bool = False  #: until the withdrawal is confirmed
     anew: bool = False  #: it is created again after the deletion
+
+    @property
+    def sentence(self) -> str:
+        return self.problem if self.is_refused else f"{self.ref}: {self.problem}"
 
     def result(self) -> PlannedCopy:
         resource, namespace, name = self.ref
@@ -125,6 +132,10 @@ class CopyPlan:
     async def read(self, client: Client, served: ServedResources, cluster: str) -> None:
         """Read a workspace with placements."""
         self._served[cluster] = copied_kinds(served.resources())
+        with suppress(NotFound, Forbidden):
+            logical_cluster = await client.get(LOGICAL_CLUSTERS, "cluster")
+            for world in (self.before, self.after):
+                world.put_parent(cluster, logical_cluster)
         resources = {
             resource: one.collection
             for resource, one in self._served[cluster].items()
@@ -214,7 +225,7 @@ class CopyPlan:
             changed,
             deleted,
             withdrawn,
-            [f"{change.ref}: {change.problem}" for change in copy_changes if change.problem],
+            list(dict.fromkeys(change.sentence for change in copy_changes if change.problem)),
             syncer_config,
         )
 
@@ -269,13 +280,21 @@ class CopyPlan:
 
     async def _observe(self, copies: list[CopyKey]) -> None:
         try:
-            known = {one["metadata"]["name"] for one in await self._server.workspace(self._provider).list(WORKSPACES)}
+            found = await self._server.workspace(self._provider).list(WORKSPACES)
         except ClientError as error:
             self._guessed = True
             self.remarks.append(f"mailboxes are not visible; the plan assumes that they are up to date: {error}")
             return
-        kinds = sorted({(copy.mailbox, copy.ref.resource, self._version(copy)) for copy in copies})
-        await asyncio.gather(*(self._read_copies(*one) for one in kinds if one[0] in known and one[2]))
+        clusters = {one["metadata"]["name"]: one["spec"].get("cluster", "") for one in found}
+        kinds = {(copy.mailbox, copy.ref.resource, self._version(copy)) for copy in copies}
+        kinds |= {(copy.mailbox, NAMESPACES, "v1") for copy in copies if copy.ref.namespace}
+        await asyncio.gather(
+            *(
+                self._read_copies(mailbox, clusters[mailbox], resource, version)
+                for mailbox, resource, version in sorted(kinds)
+                if version and clusters.get(mailbox)
+            )
+        )
         await self._read_others()
 
     def _version(self, copy: CopyKey) -> str:
@@ -286,10 +305,13 @@ class CopyPlan:
                 return str(obj["apiVersion"].rpartition("/")[2])
         return ""
 
-    async def _read_copies(self, mailbox: str, resource: GroupResource, version: str) -> None:
+    async def _read_copies(self, mailbox: str, cluster: str, resource: GroupResource, version: str) -> None:
         client = self._server.workspace(f"{self._provider}:{mailbox}")
         for obj in await self._listed(client, Collection(resource.group, version, resource.resource, "")):
-            self._observed[CopyKey(mailbox, ref_of(resource, obj))] = observed_object(resource, obj)
+            copy, observed = CopyKey(mailbox, ref_of(resource, obj)), observed_object(resource, obj)
+            self._observed[copy] = observed
+            for world in (self.before, self.after):
+                world.put_copy(copy, cluster, observed)
 
     async def _read_others(self) -> None:
         """Read other workspaces with sources of the same copies."""
@@ -307,6 +329,10 @@ class CopyPlan:
         before, after = self.before.compute_copy(copy), self.after.compute_copy(copy)
         observed = self._observed_copy(copy, before)
         change = CopyChange(copy.ref)
+        if (refused := self.after.refused(copy, self.cluster)) is not None:
+            change.problem = refusal_message(copy, *refused).replace(f" in {copy.mailbox}: ", ": ", 1)
+            change.is_refused = True
+            return change
         if after.problem:
             change.problem = after.problem
         elif observed is not None and observed.ours and not observed.alive:
@@ -338,7 +364,7 @@ class CopyPlan:
 
     def _would_be_deleted(self, copy: CopyKey, observed: ObservedObject) -> bool:
         """Whether an undesired copy would be deleted."""
-        unknown = observed.placements - self.before.placements
+        unknown = observed.placements - self.before.placements.keys()
         if not observed.ours or any(key.cluster != self.cluster for key in unknown):
             return False
         if copy.ref.resource != NAMESPACES:
