@@ -33,13 +33,12 @@ from farflung.machinery.errors import Obj
 from farflung.placement import project
 from farflung.placement.names import FOREIGN, ObjectRef
 from farflung.placement.project import NOTHING, Desired
-from farflung.placement.syncer_config import moment, parse_heartbeat
+from farflung.placement.syncer_config import ANY, moment, parse_heartbeat
 from farflung.placement.types import CopyDestination
 from farflung.syncer.report import MAX_MESSAGE
 
 SILENCE: Final = timedelta(seconds=STALE_AFTER)  #: without a heartbeat, if the hub does not tell
 NEWS: Final = timedelta(seconds=3)  #: until a live syncer reports a change
-EVERY: Final = "*"  #: instead of a name: all objects of a kind
 ADVICE: Final = {
     "NotManaged": "delete or rename one of the two, or let the syncer adopt existing objects (--adopt)",
     "Forbidden": "allow it: run `farflung syncer-gen` with --allow and apply the manifest",
@@ -78,7 +77,7 @@ class EdgeReport:
     def problem(self, ref: ObjectRef, direction: str) -> ReportedProblem | None:
         """Of the object, or of its whole kind."""
         (group, resource), namespace, name = ref
-        about = ((group, resource, namespace, name), (group, resource, "", EVERY))
+        about = ((group, resource, namespace, name), (group, resource, "", ANY))
         return next((one for what, way, one in self.problems if what in about and way == direction), None)
 
     def has_brought(self, ref: ObjectRef, version: Any, written: datetime | None, now: datetime) -> bool:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from farflung.apis.globalscheduler.names import DELIVERED
 from farflung.apis.names import POD_SCHEDULED
 from farflung.client.errors import NotFound
-from farflung.controllers.status_summarizer.health import ANY, CopyProblem, parse_syncer_report
+from farflung.controllers.status_summarizer.health import CopyProblem, parse_syncer_report
 from farflung.machinery import times
 from farflung.machines import statuses
 from farflung.machines.binder import MachineBinder, event_object
@@ -29,6 +29,7 @@ from farflung.placement.names import (
     THE_ONE,
     ObjectRef,
 )
+from farflung.placement.syncer_config import ANY
 from farflung.runtime.cache import Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer

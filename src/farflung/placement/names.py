@@ -76,6 +76,8 @@ class ObjectKey(NamedTuple):
 
 PlacementKey: TypeAlias = ObjectKey
 BINDINGS: Final = GroupResource(APIS_GROUP, "apibindings")
+#: resources whose status the hub writes; the status of their copies is not returned
+STATUS_BY_HUB: Final = frozenset({NAMESPACES, GroupResource("", "resourcequotas"), DEFINITIONS, BINDINGS})
 
 
 class Category(Enum):

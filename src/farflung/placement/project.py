@@ -14,6 +14,7 @@ import orjson
 
 from farflung.apis.edge.names import (
     AUTHOR,
+    CREATE_ONLY,
     DOWNSYNC_OVERWRITE,
     EDGE_GROUP,
     EXECUTING_COUNT,
@@ -267,7 +268,6 @@ _KEEP: Final[Mapping[tuple[str, str], Callable[[Section, Section], Section]]] = 
 
 
 NEVER: Final = "false"
-LATER_OVERWRITE: Final = "edge.kubestellar.io/downsync-overwrite"  #: the same on sources
 HEAD: Final = frozenset({"apiVersion", "kind", "metadata", "status"})  #: every other section is content
 DIGITS: Final = 16  #: of a hash
 GLANCES: Final = 8  #: levels on which whole values are compared first; on all levels this would take quadratic time
@@ -325,7 +325,7 @@ def make_copy(
         placements=tuple(sorted(placements)),
     )
     ours = {PROJECTION: _encode(projection).decode()}
-    if create_only or annotations.get(LATER_OVERWRITE) == NEVER:
+    if create_only or annotations.get(CREATE_ONLY) == NEVER:
         ours[DOWNSYNC_OVERWRITE] = NEVER
     marked = {
         **metadata,

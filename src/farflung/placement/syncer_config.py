@@ -134,7 +134,7 @@ def moment(text: str) -> datetime | None:
         return None
 
 
-ANY: Final = "*"  #: in lists of names
+ANY: Final = "*"  #: in lists of names, and instead of a name: all objects
 _LABEL: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?", re.ASCII).fullmatch
 _DOMAIN: Final = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?", re.ASCII).fullmatch
 

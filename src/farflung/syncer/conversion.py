@@ -15,11 +15,10 @@ from typing import Any, Final
 import orjson
 
 from farflung.apis.edge.names import CREATE_ONLY, DOWNSYNC_OVERWRITE, DOWNSYNCED, PROJECTED, PROJECTION, UPSYNCED
-from farflung.apis.kcp.names import APIS_GROUP
 from farflung.machinery.errors import Obj
 from farflung.machinery.quantity import QuantityError
 from farflung.machinery.quantity import parse as quantity
-from farflung.placement.names import GroupResource
+from farflung.placement.names import STATUS_BY_HUB, GroupResource
 from farflung.placement.project import NEVER, strip, with_assigned
 from farflung.placement.types import YES
 
@@ -43,15 +42,6 @@ _QUANTITIES: Final = frozenset(
         "podFixed",
         "requests",
         "sizeLimit",
-    }
-)
-#: kinds whose status the hub sets itself
-_STATUS_OF_THE_HUB: Final = frozenset(
-    {
-        GroupResource("", "namespaces"),
-        GroupResource("", "resourcequotas"),
-        GroupResource("apiextensions.k8s.io", "customresourcedefinitions"),
-        GroupResource(APIS_GROUP, "apibindings"),
     }
 )
 
@@ -261,4 +251,4 @@ def translated_status(live: Mapping[str, Any], generation: int, *, is_applied: b
 
 def takes_status(resource: GroupResource) -> bool:
     """Whether the syncer returns the status of the kind to the mailbox."""
-    return resource not in _STATUS_OF_THE_HUB
+    return resource not in STATUS_BY_HUB

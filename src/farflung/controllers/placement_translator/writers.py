@@ -55,7 +55,7 @@ class TranslatorContext:
     now: Callable[[], datetime]
     monotonic: Callable[[], float]
     log: Logger
-    failing_objects: Callable[..., list[str]]  #: of a workspace, or of all; see `PlacementFeed`
+    failing_objects: Callable[[str | None], list[str]]  #: of a workspace, or of all; see `PlacementFeed`
 
 
 class SourceReader:
@@ -482,7 +482,7 @@ class SyncerConfigWriter:
         document = self._configs.cache.get(Key(cluster, "", THE_ONE))
         before: Obj = {} if document is None else orjson.loads(document)
         there = before.get("spec") or {}
-        spec = self._specs.desired(mailbox, cluster, there, is_failing=bool(self._failing_objects()))
+        spec = self._specs.desired(mailbox, cluster, there, is_failing=bool(self._failing_objects(None)))
         if spec is None:
             return None  # the end of the discovery enqueues the mailbox again
         if document is None:

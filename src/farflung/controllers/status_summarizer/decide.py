@@ -25,7 +25,6 @@ from farflung.apis.names import RBAC_GROUP
 from farflung.controllers.status_summarizer.collector_results import CollectorResult
 from farflung.controllers.status_summarizer.collectors import CollectorQuery
 from farflung.controllers.status_summarizer.health import (
-    ANY,
     NOTHING,
     CopyProblem,
     CopyReport,
@@ -43,6 +42,7 @@ from farflung.machinery.names import DNS_SUBDOMAIN_LENGTH, LABEL_VALUE_LENGTH, d
 from farflung.placement.index import CopyKey
 from farflung.placement.names import SUMMARY_NAMESPACE, Category, GroupResource, ObjectRef, PlacementKey, category
 from farflung.placement.state import PlacementState
+from farflung.placement.syncer_config import ANY
 from farflung.placement.types import CopyDestination, ObservedObject
 from farflung.runtime.cache import Key
 

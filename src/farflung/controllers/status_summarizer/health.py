@@ -15,7 +15,7 @@ from farflung.apis.edge.names import TRANSLATES_GENERATIONS
 from farflung.apis.names import POD_SCHEDULED, REPLICA_FAILURE
 from farflung.machinery import times
 from farflung.placement.names import PODS, GroupResource, ObjectRef, PlacementKey
-from farflung.placement.syncer_config import parse_heartbeat
+from farflung.placement.syncer_config import ANY, parse_heartbeat
 from farflung.placement.types import CopyDestination
 
 
@@ -234,8 +234,8 @@ def moment(value: object) -> str:
 
 MAX_PATH_NAMES: Final = 6  #: names in a path
 MAX_NUMBERS: Final = 64
-CONDITIONS: Final = 32
-TEXTS: Final = 16
+MAX_CONDITIONS: Final = 32  #: of a copy, and of a summary
+MAX_TEXTS: Final = 16
 TEXT_DEPTH: Final = 2  #: names in the path of a text
 _OBJECTS: Final = 64  #: objects of a status that are read
 _FIELDS: Final = 256  #: an object with more fields is a map, and is not read
@@ -332,7 +332,7 @@ def _conditions(listed: object) -> dict[str, Mapping[str, Any]]:
 
 def _statuses(conditions: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     found = {}
-    for name in sorted(conditions)[:CONDITIONS]:
+    for name in sorted(conditions)[:MAX_CONDITIONS]:
         status = conditions[name].get("status")
         found[name] = status if status in _STATUSES else "Unknown"
     return found
@@ -363,7 +363,7 @@ def _leaves(status: Mapping[str, Any]) -> tuple[dict[str, int | float], dict[str
                     texts[prefix + name] = value
         looked_into += len(level)
         level = sorted(deeper)[: _OBJECTS - looked_into]
-    return _limited(numbers, MAX_NUMBERS), _limited(texts, TEXTS)
+    return _limited(numbers, MAX_NUMBERS), _limited(texts, MAX_TEXTS)
 
 
 def _limited(found: dict[str, V], limit: int) -> dict[str, V]:
@@ -372,7 +372,6 @@ def _limited(found: dict[str, V], limit: int) -> dict[str, V]:
     return {path: found[path] for path in sorted(found, key=lambda path: (path.count("."), path))[:limit]}
 
 
-ANY: Final = "*"  #: instead of a name: all objects of a kind
 DOWN: Final = "down"  #: problems with applying
 STATUS: Final = "status"  #: problems with returning the status
 FAILING: Final = "Failing"

@@ -24,6 +24,7 @@ from farflung.placement.names import (
     DEFINITIONS,
     NAMESPACES,
     PODS,
+    STATUS_BY_HUB,
     Category,
     GroupResource,
     ObjectRef,
@@ -39,9 +40,6 @@ from farflung.runtime.recorder import InvolvedObject, Recorder
 MARKS: Final = (EXECUTING_COUNT, STATUS_RETURNED_FROM)
 OWN: Final = (POD_SCHEDULED, DELIVERED)  #: conditions of the global scheduler
 ENDED: Final = ("Failed", "Succeeded")
-_NEVER: Final = frozenset(
-    {NAMESPACES, DEFINITIONS, GroupResource("", "resourcequotas")}
-)  #: kinds whose status the hub writes
 
 
 class Returned(NamedTuple):
@@ -69,7 +67,7 @@ class ReturnStep(NamedTuple):
 
 def is_returnable(resource: GroupResource) -> bool:
     """Whether status is ever returned to objects of this kind."""
-    return category(resource) is Category.EDGE and resource not in _NEVER
+    return category(resource) is Category.EDGE and resource not in STATUS_BY_HUB
 
 
 def is_marked(document: bytes) -> bool:

@@ -8,7 +8,14 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from farflung.controllers.status_summarizer.health import CopyProblem, CopyReport, CopyStatus
+from farflung.controllers.status_summarizer.health import (
+    MAX_CONDITIONS,
+    MAX_NUMBERS,
+    MAX_TEXTS,
+    CopyProblem,
+    CopyReport,
+    CopyStatus,
+)
 from farflung.machinery.errors import Obj
 
 VALUES: Final = 16  #: distinct values in a summary
@@ -168,9 +175,6 @@ class AggregateTable(Generic[V]):
 
 
 MAX_LISTED_BROKEN: Final = 20  #: destinations that are listed one by one
-MAX_NUMBERS: Final = 64
-CONDITIONS: Final = 32
-TEXTS: Final = 16
 _NOTHING: Final = CopyStatus()
 Rank = tuple[str, str, str, str]  #: cluster, Location, SyncTarget and mailbox, as destinations are sorted
 
@@ -187,8 +191,8 @@ class Tally:
         self._progressing = 0
         self._observed: SortedCounter[str] = SortedCounter()
         self._numbers: AggregateTable[int | float] = AggregateTable(Statistics, MAX_NUMBERS)
-        self._conditions: AggregateTable[str] = AggregateTable(SortedCounter, CONDITIONS)
-        self._texts: AggregateTable[str] = AggregateTable(SortedCounter, TEXTS)
+        self._conditions: AggregateTable[str] = AggregateTable(SortedCounter, MAX_CONDITIONS)
+        self._texts: AggregateTable[str] = AggregateTable(SortedCounter, MAX_TEXTS)
         self._problems: dict[Rank, CopyProblem] = {}
         self._broken: list[Rank] = []
 
