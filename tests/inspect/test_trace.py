@@ -304,6 +304,22 @@ async def test_what_goes_nowhere_is_told_why() -> None:
     assert hub.transport.writes == []
 
 
+async def test_a_copy_that_is_refused_is_stuck_also_if_the_condition_lists_only_other_problems() -> None:
+    reserved = ("farflung-syncer", "farflung-syncer-x", "kube-node-lease", "kube-public", "kube-system")
+    async with world("florin") as one:
+        for name in reserved:
+            await one.must_put(one.workloads[0], NAMESPACES, namespace(name, env="prod"))
+        await one.placement(0, "p", namespaceSelector=PROD)
+        await one.fleet.eventually(lambda: one.says("NamespaceReserved", "and 2 more"))
+        await one.at_rest()
+        listed = (await traced(one, f"namespaces/{reserved[0]}", later=60.0)).conclusion
+        assert "is reserved for the cluster itself" in listed.message
+        unlisted = (await traced(one, f"namespaces/{reserved[-1]}", later=60.0)).conclusion
+        assert (unlisted.state, unlisted.step) == ("stuck", "copied")
+        assert "no copy yet, and EdgePlacement p has more problems than its condition lists" in unlisted.message
+        assert unlisted.advice == "`kubectl get events --field-selector involvedObject.name=p` lists them"
+
+
 async def test_a_machine_is_bound_without_placements_and_without_their_api() -> None:
     hub = await MachineHub.started()
     pod = await hub.make(machine())

@@ -164,6 +164,12 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, StepState, str]] = {
         "the mailbox does not serve the kind",
     ),
     "complaint": ({"copy": None, "complaints": ("it was refused",)}, "copied", StepState.STUCK, "it was refused"),
+    "unlisted complaint": (
+        {"copy": None, "unlisted": "p"},
+        "copied",
+        StepState.STUCK,
+        "no copy yet, and EdgePlacement p has more problems than its condition lists",
+    ),
     "customization": (
         {"copy": None, "desired": Desired(None, "no such Customizer")},
         "copied",

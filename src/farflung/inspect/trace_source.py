@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -31,6 +32,8 @@ from farflung.placement.name_owners import owned_scope
 from farflung.placement.names import DEFINITIONS, NAMESPACES, Category, GroupResource, ObjectRef, PlacementKey, category
 from farflung.placement.select import WorkloadSelector, parse_workload_selector
 from farflung.placement.types import destinations_of
+
+_AND_MORE: Final = re.compile(f"{names.SEPARATOR}and [0-9]+ more$")
 
 
 class FalseCondition(Result, frozen=True):
@@ -249,6 +252,7 @@ class TraceSources:
             along=bool(along),
             needed=bool(wanted) and all(one.selected is None for one in wanted),
             complaints=self._complaints(copy, cluster),
+            unlisted=self._with_unlisted_problems(cluster),
             held=self._held(recorded),
         )
 
@@ -261,6 +265,12 @@ class TraceSources:
         documents = [self._known[key.cluster].placements.get(key.name) for key in keys if key.cluster in self._known]
         problems = [one for document in documents if document is not None for one in _problems(document)]
         return next((one.message for one in problems if one.reason == names.WITHDRAWAL_HELD), "")
+
+    def _with_unlisted_problems(self, cluster: str) -> str:
+        for key, document, _ in self.selecting(cluster):
+            if any(one.type == WORKLOAD_PROJECTED and _AND_MORE.search(one.message) for one in _problems(document)):
+                return key.name
+        return ""
 
     def _complaints(self, copy: CopyKey, cluster: str) -> tuple[str, ...]:
         """Problems of this copy in conditions of placements."""

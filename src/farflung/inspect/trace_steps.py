@@ -254,6 +254,7 @@ class ObservedDestination:
     along: bool = False  #: a namespace or definition that was copied for other objects
     needed: bool = False  #: not selected, but a namespace or definition of selected objects
     complaints: tuple[str, ...] = ()  #: of the copy, in conditions of placements
+    unlisted: str = ""  #: a placement with more problems than its condition lists
     held: str = ""  #: why the copy is not withdrawn although no placement selects it
     config: Obj | HiddenObject | None = None  #: `the-one`
     conditions: Sequence[Mapping[str, Any]] | None = None  #: of the SyncTarget; None: unknown
@@ -405,6 +406,10 @@ def _missing(facts: ObservedDestination, complaints: str, now: datetime) -> Trac
     since = max([facts.changed, *(facts.slices or {}).values()])
     if not facts.served:
         return _step("copied", _overdue(since, now), "the mailbox does not serve the kind", "", _TRANSLATOR)
+    if facts.unlisted:
+        message = f"no copy yet, and EdgePlacement {facts.unlisted} has more problems than its condition lists"
+        advice = f"`kubectl get events --field-selector involvedObject.name={facts.unlisted}` lists them"
+        return _step("copied", _overdue(since, now), message, "", advice)
     return _step("copied", _overdue(since, now), "no copy yet", "", _TRANSLATOR)
 
 
