@@ -108,6 +108,8 @@ def large_definitions() -> Iterator[Attack]:
         kind="Large",
     )
     yield "POST", DEFINITIONS, orjson.dumps(described), JSON
+    eviction = {"apiVersion": "example.com/v1", "kind": "Large", "metadata": {"name": "p"}}
+    yield "POST", "/api/v1/namespaces/default/pods/p/eviction", orjson.dumps(eviction), JSON
     for name in ("v1", "v2"):
         path = f"/apis/example.com/{name}/namespaces/default/larges"
         large = {"apiVersion": f"example.com/{name}", "kind": "Large", "metadata": {"name": name}, "spec": {}}

@@ -162,18 +162,23 @@ class Definition:
             kind = self._kinds[version] = self._made(resource)
         return kind
 
+    def shape(self, version: str) -> Shape:
+        """The shape of one served version, whose schema is compiled when it is first used."""
+        resource = next(one for one in self.resources if one.version == version)
+        schema = apply_schema(self._versions[version].schema, definitions.schema)
+        conformer = CustomConformer(self._versions[version])
+        definition = resource.definition
+        return Shape(self.group, resource.api_version, resource.kind, definition, schema, conformer, custom=True)
+
     def _made(self, resource: Resource) -> Kind:
         version = self._versions[resource.version]
-        schema = apply_schema(version.schema, definitions.schema)
-        conformer = CustomConformer(version.structural)
-        definition = resource.definition
-        shape = Shape(self.group, resource.api_version, resource.kind, definition, schema, conformer, custom=True)
+        shape = self.shape(resource.version)
         paths = self._scales[version.name]
         scaling = None if paths is None else CustomScaling(resource, paths)
         rules = rules_of(resource, version.structural, version.validations, scaling)
         stored = replace(resource, version=self._stored)
         conversion, remake = self._conversion(resource), partial(kind_of, self.remake, resource.version)
-        return Kind(resource, shape, rules, stored, schema, conversion, scaling, remake)
+        return Kind(resource, shape, rules, stored, shape.schema, conversion, scaling, remake)
 
     def _conversion(self, resource: Resource) -> Conversion:
         served, stored = self._versions[resource.version].structural, None
@@ -231,17 +236,18 @@ UNKNOWN: Final = 'unknown field "'
 
 
 class CustomConformer:
-    def __init__(self, structural: Structural) -> None:
-        self._structural = structural
+    def __init__(self, version: DefinitionVersion) -> None:
+        self._version = version
 
     def conform(self, obj: Obj) -> Conformed:
-        """Raises Malformed if the metadata do not fit their type.  Validation reports other mismatches."""
+        """Raises Malformed if the metadata do not fit their type, and TurnOver.  Validation reports other
+        mismatches."""
         metadata = obj.get("metadata")
         if metadata is not None and type(metadata) is not dict:
             raise Malformed(f"json: cannot unmarshal {NAMES[type(metadata)]} into Go value of type v1.ObjectMeta")
         conformed, unknown = OBJECT_META.conform(metadata or {})
         result = {**obj, "metadata": conformed}
-        problems = self._structural.conform(result)
+        problems = self._version.structural.conform(result)
         if unknown:
             problems = [f"{UNKNOWN}metadata.{one.removeprefix(UNKNOWN)}" for one in unknown] + problems
         return Conformed(result, problems)

@@ -110,7 +110,7 @@ class ClusterKinds:
             return None
         definition = self._definitions.get(path_of(resource))
         if definition is not None:
-            return definition.kind(resource.version).shape
+            return definition.shape(resource.version)
         extended = self._extended.get(path_of(resource))
         return shape_of(resource) if extended is None else extended.kind().shape
 
