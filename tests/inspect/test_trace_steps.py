@@ -485,7 +485,7 @@ STATUSES = st.fixed_dictionaries(
 def test_no_report_is_too_strange_to_be_read(status: Any) -> None:
     config = {**reported(), "status": status}
     report = trace_steps.read_report(config)
-    assert report.heard == datetime(2026, 1, 1, 11, 59, 50, tzinfo=UTC)
+    assert report.last_heartbeat == datetime(2026, 1, 1, 11, 59, 50, tzinfo=UTC)
     assert "edge" in [step.name for step in found(config=config).steps]
 
 

@@ -137,7 +137,7 @@ async def test_pauses_stay_short_for_a_minute_after_the_return() -> None:
         await one.until_restored()
         assert backoff.delay(1) == 0.05
         assert backoff.delay(30) <= LONGEST_PROBE
-        assert backoff.delay(30, asked=20.0) == 20.0
+        assert backoff.delay(30, retry_after=20.0) == 20.0
         one.now += RECENT
         assert backoff.delay(30) == FOR_EVER
 

@@ -147,7 +147,7 @@ async def _check(mailbox: Client, settings: SyncerSettings, log: Logger) -> None
             f"{settings.from_kubeconfig} is for {error.path}, which is not the mailbox of the SyncTarget with UID "
             f"{settings.uid}; `farflung syncer-gen {settings.name} --syncer-kubeconfig FILE` writes the right one"
         ) from None
-    except Unauthorized:  # it goes on without the hub
+    except Unauthorized:  # the syncer continues without the hub
         log.warning("the hub refuses this syncer", error=REFUSED)
     except (ClientError, TimeoutError):
         return

@@ -262,7 +262,7 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # Called by those who produce a body, and by the sink of a stream.
+    # Called by producers of a body, and by the sink of a stream.
 
     def hold(self, thing: object, size: int) -> None:
         """Count what stays in memory until the client has read it."""

@@ -47,7 +47,7 @@ class StreamSink:
         self._producing = False  #: the first pieces, or the queue
         self._queue: deque[bytes] = deque()  #: not written yet
         self._waiting = 0  #: its bytes
-        self._room: asyncio.Future[None] | None = None  #: of those who wait for room
+        self._room: asyncio.Future[None] | None = None  #: of writers that wait for room
 
     def start(self) -> None:
         try:

@@ -64,7 +64,7 @@ class ReportedProblem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EdgeReport:
-    heard: datetime | None = None  #: time of the last heartbeat; None: never
+    last_heartbeat: datetime | None = None  #: time of the last heartbeat; None: never
     unreachable: str | None = None  #: why the syncer does not reach its cluster; None: it does, or unknown
     pending: int = 0
     omitted: int = 0  #: problems that are not listed
@@ -95,9 +95,9 @@ class EdgeReport:
             return True
         failing = len({what for what, way, _ in self.problems if way == "down"})
         idle = self.pending == 0 or (self.omitted == 0 and self.pending <= failing)
-        if not idle or self.heard is None or written is None:
+        if not idle or self.last_heartbeat is None or written is None:
             return False
-        return self.heard >= written and max(now, self.heard) - written >= NEWS
+        return self.last_heartbeat >= written and max(now, self.last_heartbeat) - written >= NEWS
 
 
 def read_report(config: Obj) -> EdgeReport:
@@ -120,13 +120,13 @@ def read_report(config: Obj) -> EdgeReport:
 
 def is_alive(report: EdgeReport, conditions: Sequence[Mapping[str, Any]] | None, now: datetime) -> bool:
     """As the hub determined it with its own clock and limit, unless the heartbeat is newer; else by ours."""
-    if report.heard is None:
+    if report.last_heartbeat is None:
         return False
     for one in conditions or ():
         if one.get("type") == HEARTBEAT_HEALTHY:
             since = moment(fields.text(one, "lastTransitionTime"))
-            return one.get("status") == "True" or (since is not None and report.heard > since)
-    return now - report.heard <= SILENCE
+            return one.get("status") == "True" or (since is not None and report.last_heartbeat > since)
+    return now - report.last_heartbeat <= SILENCE
 
 
 def _heard(config: Obj) -> datetime | None:
@@ -298,7 +298,7 @@ def _steps(subject: TracedObject, facts: ObservedDestination, now: datetime) -> 
         if (
             subject.has_status
             and not _is_terminating(facts.copy)
-            and (isinstance(report, HiddenObject) or report.heard)
+            and (isinstance(report, HiddenObject) or report.last_heartbeat)
         ):
             yield _status(subject, facts, facts.copy, report, now)
 
@@ -455,33 +455,37 @@ def _at_edge(
 ) -> TraceStep:
     if isinstance(report, HiddenObject):
         return _step("edge", StepState.UNKNOWN, f"the syncer's report is not visible: {report.why}", "", _ASK)
-    if report.heard is None:
+    if report.last_heartbeat is None:
         target, cluster = facts.destination.target, facts.destination.cluster
         advice = f"`farflung syncer-gen {target} --workspace {cluster}` prints its manifest"
         return _step("edge", StepState.STUCK, "no syncer has ever reported", "", advice)
-    heard = times.format_seconds(report.heard)
-    ago = f"heartbeat {age(heard, now)} ago"
+    last_heartbeat = times.format_seconds(report.last_heartbeat)
+    ago = f"heartbeat {age(last_heartbeat, now)} ago"
     if not is_alive(report, facts.conditions, now):
         advice = f"is the syncer of {facts.destination.target} running and connected to the hub?"
         return _step(
-            "edge", StepState.STUCK, f"the last heartbeat of the syncer was {age(heard, now)} ago", heard, advice
+            "edge",
+            StepState.STUCK,
+            f"the last heartbeat of the syncer was {age(last_heartbeat, now)} ago",
+            last_heartbeat,
+            advice,
         )
     if report.unreachable is not None:
         advice = "check the cluster and the syncer's connection to it"
         message = f"the syncer does not reach its cluster: {report.unreachable}; {ago}"
-        return _step("edge", StepState.STUCK, message, heard, advice)
+        return _step("edge", StepState.STUCK, message, last_heartbeat, advice)
     if problem := report.problem(subject.ref, "down"):
-        return _step("edge", StepState.STUCK, f"{problem.sentence}; {ago}", heard, problem.advice)
+        return _step("edge", StepState.STUCK, f"{problem.sentence}; {ago}", last_heartbeat, problem.advice)
     if _is_terminating(copy):
         since = copy["metadata"]["deletionTimestamp"]
-        return _step("edge", _overdue(since, now), f"the syncer has not deleted it yet; {ago}", heard, _LOG)
+        return _step("edge", _overdue(since, now), f"the syncer has not deleted it yet; {ago}", last_heartbeat, _LOG)
     version = copy["metadata"].get("resourceVersion")
     written = None if _is_untouched(copy) else moment(written_to(copy))
     if report.has_brought(subject.ref, version, written, now):
-        return _step("edge", StepState.DONE, f"applied; {ago}", heard)
+        return _step("edge", StepState.DONE, f"applied; {ago}", last_heartbeat)
     pending = f", {count(report.pending, 'change')} pending" if report.pending else ""
     message = f"the syncer has not applied it yet; {ago}{pending}"
-    return _step("edge", _overdue(written_to(copy), now), message, heard, _LOG)
+    return _step("edge", _overdue(written_to(copy), now), message, last_heartbeat, _LOG)
 
 
 _LOG: Final = "see the syncer's log"

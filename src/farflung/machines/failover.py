@@ -33,7 +33,7 @@ class FailoverOptions:
 
     tolerated: float = 300.0  #: seconds, of machines without a toleration
     vanished: float = 5.0  #: seconds after the deletion of a Cluster, which may be created again
-    refused: float = 30.0  #: seconds for which a Cluster may refuse a machine, whose cause may be temporary
+    refused: float = 30.0  #: seconds for which a Cluster may refuse a machine, all_of_workspaces cause may be temporary
     per_second: float = 10.0  #: evictions
     share: float = 0.1  #: of all machines evicted per second, if that is more
     held_above: float = 0.5  #: evictions stop while more than this share of all Clusters is unhealthy
@@ -342,13 +342,15 @@ def describe_cluster_refusals(refusals: RefusalRecord) -> str:
         until = refusals.last
     machines, workspaces = len(refusals.machines), len(refusals.workspaces)
     if refusals.concern_all:
-        whose = who = ""
+        refused_of = waiting_of = ""
     elif workspaces == 1:
-        whose, who = ", all of one workspace,", " of that workspace"
+        refused_of, waiting_of = ", all of one workspace,", " of that workspace"
     else:
-        whose, who = f", all of {workspaces} workspaces,", " of these workspaces"
-    text = f"the Cluster refused the last {machines} machines{whose}"
-    return f"{text.removesuffix(',')}; no other machine{who} is bound to it before {until}, and then one at a time"
+        refused_of, waiting_of = f", all of {workspaces} workspaces,", " of these workspaces"
+    text = f"the Cluster refused the last {machines} machines{refused_of}"
+    return (
+        f"{text.removesuffix(',')}; no other machine{waiting_of} is bound to it before {until}, and then one at a time"
+    )
 
 
 # --- refusals of a Cluster ------------------------------------------------------------------------

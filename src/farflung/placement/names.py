@@ -98,7 +98,7 @@ _OF_THE_HUB: Final = frozenset(
 )  #: groups of the kinds of workspaces and placement
 
 
-_STAYING: Final = {
+_NEVER_COPIED: Final = {
     "": ("bindings", "componentstatuses", "events", "nodes"),
     APIRESOURCE_GROUP: ("apiresourceimports", "negotiatedapiresources"),
     APIS_GROUP: ("apiconversions", "apiexportendpointslices", "apiexports", "apiresourceschemas"),
@@ -116,17 +116,17 @@ _STAYING: Final = {
 }  #: group → resources
 
 
-_STAYING_KINDS: Final = frozenset(
-    GroupResource(group, resource) for group, some in _STAYING.items() for resource in some
+_NEVER_COPIED_RESOURCES: Final = frozenset(
+    GroupResource(group, resource) for group, some in _NEVER_COPIED.items() for resource in some
 )
-_MAILBOX_KINDS: Final = frozenset({GroupResource(APIS_GROUP, "apibindings")})
+_MAILBOX_RESOURCES: Final = frozenset({GroupResource(APIS_GROUP, "apibindings")})
 
 
 def category(resource: GroupResource) -> Category:
     """Where objects of a kind are copied to.  Unknown kinds are copied to edges."""
-    if resource in _STAYING_KINDS or resource.group in _OF_THE_HUB:
+    if resource in _NEVER_COPIED_RESOURCES or resource.group in _OF_THE_HUB:
         return Category.NOWHERE
-    return Category.MAILBOX if resource in _MAILBOX_KINDS else Category.EDGE
+    return Category.MAILBOX if resource in _MAILBOX_RESOURCES else Category.EDGE
 
 
 # --- objects that every cluster creates for itself ------------------------------------------------
@@ -148,13 +148,13 @@ _ENDPOINTS_CHANGED: Final = "endpoints.kubernetes.io/last-change-trigger-time"
 
 def may_be_system(resource: GroupResource) -> bool:
     """Whether objects of a kind can be system objects."""
-    return resource in _JUDGES
+    return resource in _PREDICATES
 
 
 def is_system(resource: GroupResource, obj: Mapping[str, Any]) -> bool:
     """Whether an object is one that every cluster creates for itself, and that is never copied."""
-    judge = _JUDGES.get(resource)
-    return judge is not None and judge(obj, obj.get("metadata") or {})
+    predicate = _PREDICATES.get(resource)
+    return predicate is not None and predicate(obj, obj.get("metadata") or {})
 
 
 def _secret(obj: Mapping[str, Any], metadata: Mapping[str, Any]) -> bool:
@@ -190,7 +190,7 @@ def _named(name: str) -> Callable[[Mapping[str, Any], Mapping[str, Any]], bool]:
     return lambda _, metadata: metadata.get("name") == name
 
 
-_JUDGES: Final[Mapping[GroupResource, Callable[[Mapping[str, Any], Mapping[str, Any]], bool]]] = {
+_PREDICATES: Final[Mapping[GroupResource, Callable[[Mapping[str, Any], Mapping[str, Any]], bool]]] = {
     GroupResource("", "namespaces"): _named(SUMMARY_NAMESPACE),
     GroupResource("", "secrets"): _secret,
     GroupResource("", "configmaps"): _named("kube-root-ca.crt"),

@@ -19,7 +19,7 @@ from farflung.machinery.errors import Obj
 from farflung.placement.names import GroupResource, ObjectRef, is_system
 from farflung.runtime.cache import CachedObject, Key
 from farflung.syncer.conversion import encoded, for_edge, hash_of, is_create_only, is_upsynced, returned_status
-from farflung.syncer.journal import GONE, JournalEntry
+from farflung.syncer.journal import NOTHING_OWNED, JournalEntry
 
 #: annotations and labels of an object at the edge that decisions depend on
 MARKS: Final = (DOWNSYNCED, CREATE_ONLY, DOWNSYNC_OVERWRITE, PROJECTED)
@@ -106,7 +106,7 @@ def updated_entry(ref: ObjectRef, copy: MailboxCopy, before: JournalEntry | None
     one does not withdraw it: a restored hub has such copies.  If nothing is left of the applied one, the syncer applied
     this copy, and was killed before the journal had it."""
     mine = before is None or before.uid == copy.uid
-    if before is not None and not mine and before.owned == GONE:
+    if before is not None and not mine and before.owned == NOTHING_OWNED:
         before = None
     if before is not None and copy.withdrawn and not mine:
         return replace(before, orphaned=True, withdrawn=False)

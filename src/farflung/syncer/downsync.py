@@ -31,7 +31,7 @@ from farflung.syncer.decide import (
     decide,
 )
 from farflung.syncer.edge import EdgeClient
-from farflung.syncer.journal import GONE, IN_DOUBT, JournalEntry, JournalError
+from farflung.syncer.journal import IN_DOUBT, NOTHING_OWNED, JournalEntry, JournalError
 from farflung.syncer.mailbox import MailboxClient
 from farflung.syncer.report import Direction, Problems, Progress, describe_error
 
@@ -117,7 +117,7 @@ class Downsync:
         finalizer may have been applied, even if the journal does not say so."""
         if entry is None:
             return
-        if not entry.applied and (entry.owned == GONE or not entry.has_finalizer):
+        if not entry.applied and (entry.owned == NOTHING_OWNED or not entry.has_finalizer):
             self._journal.drop(ref)
             self._enqueue_waiting(ref)
         elif not entry.orphaned:
@@ -373,7 +373,7 @@ class Downsync:
     async def _release_copy(self, ref: ObjectRef, entry: JournalEntry) -> float | None:
         """The object is deleted at the edge, or was never ours: remove the finalizer.  The journal must not say any
         more that it is applied: after a crash, the syncer would take it for an orphan and apply it again."""
-        self._journal.put(replace(entry, applied="", owned=GONE, edge_uid=""))
+        self._journal.put(replace(entry, applied="", owned=NOTHING_OWNED, edge_uid=""))
         copy = self._mailbox.copies.get(ref)
         if copy is not None and copy.has_finalizer and copy.withdrawn:
             await self._flush()

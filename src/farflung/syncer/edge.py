@@ -55,14 +55,14 @@ class EdgeClient:
         if ref.resource == GroupResource("", "namespaces"):
             inside = [one for one in self.kinds.containing() if one.plural not in IGNORED_RESOURCES]
             for collection in inside:
-                if found := await self._stranger(collection, ListOptions(namespace=ref.name)):
+                if found := await self._foreign_object(collection, ListOptions(namespace=ref.name)):
                     return found
             return ""
         plural, _, group = ref.name.partition(".")
         defined = self.kinds.at_edge(GroupResource(group, plural))
-        return "" if defined is None else await self._stranger(defined, EVERYTHING)
+        return "" if defined is None else await self._foreign_object(defined, EVERYTHING)
 
-    async def _stranger(self, collection: Collection, selection: ListOptions) -> str:
+    async def _foreign_object(self, collection: Collection, selection: ListOptions) -> str:
         for one in await self.client.list(collection, selection):
             metadata = one["metadata"]
             if not (

@@ -197,7 +197,7 @@ def encrypt(path: Path, ring: KeyRing) -> None:
 def _copy_format_1(old: apsw.Connection, ring: KeyRing, new: apsw.Connection) -> None:
     rows = old.execute("select * from entry")
     new.executemany(PUT, (_row(_entry_of_format_1(unsealed(row)), ring) for row in rows))
-    new.executemany(HEAR, old.execute("select * from heard"))
+    new.executemany(INSERT_POSITION, old.execute("select * from heard"))
     new.executemany(STATE, old.execute("select * from fact"))
 
 
@@ -227,10 +227,10 @@ def put_aside(path: Path) -> Path:
 
 PUT: Final = "insert or replace into entry values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 DROP: Final = 'delete from entry where "group" = ? and plural = ? and namespace = ? and name = ?'
-HEAR: Final = "insert or replace into heard values (?, ?, ?, ?, ?)"
+INSERT_POSITION: Final = "insert or replace into heard values (?, ?, ?, ?, ?)"
 ORPHAN_CAUSE: Final = "suspicion"  #: fact: `Reason: message` of orphans, such as a restored hub
 IN_DOUBT: Final = "?"  #: in place of a hash: an apply had no answer
-GONE: Final = "gone"  #: in place of owned fields: nothing of ours is left at the edge
+NOTHING_OWNED: Final = "gone"  #: in place of owned fields: nothing of ours is left at the edge
 STATE: Final = "insert or replace into fact values (?, ?, ?)"
 
 
@@ -251,7 +251,7 @@ class JournalEntry:
     orphaned: bool = False  #: the copy does not exist any more, and was not withdrawn
     has_finalizer: bool = False  #: the copy has our finalizer
     applied: str = ""  #: hash of what was last applied, or IN_DOUBT
-    owned: str = ""  #: `conversion.owned_fields` after that, or GONE
+    owned: str = ""  #: `conversion.owned_fields` after that, or NOTHING_OWNED
     edge_uid: str = ""  #: of the object at the edge
     returned: str = ""  #: the status and the generation that the copy has; see `MailboxCopy.returned`
 
@@ -451,7 +451,7 @@ class Journal:
             entries = (entry for entry in changes.entries.values() if entry is not None)
             connection.executemany(PUT, [_row(entry, self._ring) for entry in entries])
             connection.executemany(
-                HEAR,
+                INSERT_POSITION,
                 [sealed((*one, position.version, position.revision)) for one, position in changes.positions.items()],
             )
             connection.executemany(STATE, [sealed(one) for one in changes.facts.items()])

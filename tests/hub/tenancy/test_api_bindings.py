@@ -410,7 +410,7 @@ async def test_a_kind_is_found_by_its_identity_where_it_is_bound() -> None:
     local = await provided()
     binding = await local.bind("c-cons", "w", "root:prov", "ex.test")
     identity = binding["status"]["boundResources"][0]["schema"]["identityHash"]
-    local.kinds.identify(local.apis.kind)
+    local.kinds.set_identity_lookup(local.apis.kind)
 
     def found(cluster: str, plural: str, version: str = "v1", view: str = "") -> bool:
         return local.kinds.find(Target(cluster, "ex.test", version, plural, view=view)) is not None

@@ -173,7 +173,7 @@ class Copier:
     def _report(self, copy: CopyKey, state: CopyState, found: list[PlacementProblem]) -> None:
         """Of all placements of a copy, without names of workspaces of other tenants."""
         by_placement = {
-            key: [one._replace(message=self._without_strangers(one.message, key, state)) for one in found]
+            key: [one._replace(message=self._without_other_tenants(one.message, key, state)) for one in found]
             for key in state.placements
         }
         for key, reason in state.refused:
@@ -181,7 +181,7 @@ class Copier:
             by_placement[key] = [PlacementProblem(reason, refusal_message(copy, reason, destination))]
         self._report_problems(copy, by_placement)
 
-    def _without_strangers(self, message: str, key: PlacementKey, state: CopyState) -> str:
+    def _without_other_tenants(self, message: str, key: PlacementKey, state: CopyState) -> str:
         if len(state.tenants) > 1:
             tenant = self._known.name_owners.tenant(key.cluster)
             for other in {one.cluster for one in state.placements}:

@@ -18,7 +18,7 @@ PROBES: Final = "probes"  #: health checks
 LEADER_ELECTION: Final = "leader-election"  #: Leases
 HEARTBEATS: Final = "node-high"  #: reports of syncers
 SYSTEM: Final = "system"  #: components that an administrator gave a name with the prefix system:
-WORKLOADS: Final = "workload-low"  #: everybody else who is authenticated
+WORKLOADS: Final = "workload-low"  #: other authenticated users
 STRANGERS: Final = "catch-all"
 #: Parts of the event loop's time, if all levels have requests waiting: Kubernetes' nominal shares.
 SHARES: Final[Mapping[str, float]] = {

@@ -133,14 +133,14 @@ class ClusterKinds:
         from farflung.hub.catalog.openapi.handler import OpenAPI
 
         sources = [*self.definitions, *(self._base.definitions if self._base else ())]
-        return OpenAPI(self.catalog, self._brought, self._shelf, sources)
+        return OpenAPI(self.catalog, self._openapi_of, self._shelf, sources)
 
-    def _brought(self, resource: Resource) -> Own:
+    def _openapi_of(self, resource: Resource) -> Own:
         if extended := self._extended.get(path_of(resource)):
             return extended.openapi()
         definition = self._definitions.get(path_of(resource))
         if definition is None:
-            return {} if self._base is None else self._base._brought(resource)
+            return {} if self._base is None else self._base._openapi_of(resource)
         return definition.openapi(resource.version)
 
 
@@ -222,11 +222,11 @@ class Kinds:
             served = self._shared[ordered] = ClusterKinds(self.builtin.catalog, ordered, self.builtin)
         return served
 
-    def show(self, views: Callable[[str], ClusterKinds]) -> None:
+    def set_views(self, views: Callable[[str], ClusterKinds]) -> None:
         """Set the function from a view to its kinds."""
         self._views = views
 
-    def identify(self, find: Callable[[Target], Kind | None]) -> None:
+    def set_identity_lookup(self, find: Callable[[Target], Kind | None]) -> None:
         """Set the function that finds kinds by a plural with a colon and the identity of an APIExport."""
         self._identified = find
 

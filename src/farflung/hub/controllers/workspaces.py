@@ -7,7 +7,7 @@
 Deleting a workspace deletes everything in it:
 
     child workspaces              first, each with its own content
-    objects with finalizers       are marked as deleted; until they are gone, namespaces, definitions, bindings and
+    objects with finalizers       are marked as deleted; until they are deleted, namespaces, definitions, bindings and
                                   roles that their finalizers' controllers need are kept
     everything else               in an order that may be interrupted anywhere
 

@@ -189,8 +189,10 @@ def bound_to(call: Call, kind: str, obj: Obj) -> BoundObjects:
 
 
 def another_account(name: str) -> ApiError:
-    who = go_quote(name)
-    return bad_request(f"cannot bind token for serviceaccount {who} to pod running with different serviceaccount name.")
+    shown_name = go_quote(name)
+    return bad_request(
+        f"cannot bind token for serviceaccount {shown_name} to pod running with different serviceaccount name."
+    )
 
 
 def node_of(call: Call, name: str) -> ObjectClaim | None:

@@ -55,8 +55,8 @@ def assemble_workspaces(
     binder = Binder(store, kinds, clusters, apis, context.new_uid)
     tenancy.bind = binder.bind
     views = VirtualWorkspaces(ExportViews(store, kinds, apis, binder), InitializerViews(store, kinds))
-    kinds.show(views.served)
-    kinds.identify(apis.kind)
+    kinds.set_views(views.served)
+    kinds.set_identity_lookup(apis.kind)
     apis.start()
     routes = WorkspaceRoutes(clusters, authorizer)
     writes = WorkspaceWrites(tenancy, exporter, binder, HomeWorkspaces(store, tenancy), routes.allows, context.url)

@@ -5,7 +5,7 @@ encrypted resources, and the position up to which all rows are stored so.  A key
 value, and its row is deleted when no value needs it any more.  So a process may end at any moment, and the next one
 continues.
 
-Rewriting changes no revision, and nobody is notified: the values are the same.
+Rewriting changes no revision, and notifies no subscriber: the values are the same.
 """
 
 from __future__ import annotations
