@@ -1,6 +1,8 @@
 """Structural schemas against dumb twins: JSON schema's own validator, and Kubernetes' steps one after the other."""
 
 import copy
+import gc
+import weakref
 from typing import Any
 
 import jsonschema
@@ -267,3 +269,19 @@ def test_a_turn_has_room_for_each_step_of_compiling_the_largest_schema() -> None
     fields = {f"f{number}": text for number in range(14_000)}
     schema = {"type": "object", "properties": {"a": {"type": "object", "properties": fields}, **fields}}
     assert max(compiling_steps(schema, OBJECT_META)) < INDIVISIBLE
+
+
+def test_a_compiled_schema_is_freed_without_the_garbage_collector() -> None:
+    text = {"type": "string", "default": "x"}
+    inner = {"type": "object", "properties": {"a": text, "l": {"type": "array", "items": {"type": "object"}}}}
+    schema = {"type": "object", "properties": {"spec": inner, "status": {**inner, "default": {"a": "b"}}}}
+    gc.disable()
+    try:
+        structural = compile_structural(schema, OBJECT_META)
+        structural.conform({"spec": {"l": [{}]}})
+        structural.prune({"spec": {"b": 1}})
+        freed = weakref.ref(structural._node)
+        del structural
+        assert freed() is None
+    finally:
+        gc.enable()

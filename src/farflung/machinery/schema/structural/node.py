@@ -67,8 +67,6 @@ class SchemaNode:
     one_of: tuple[SchemaNode, ...] = ()
     all_of: tuple[SchemaNode, ...] = ()
     none_of: SchemaNode | None = None
-    #: conversions of its values, each compiled when it is first needed
-    conversions: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def has_default(self) -> bool:

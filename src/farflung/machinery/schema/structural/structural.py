@@ -14,7 +14,6 @@ The walk follows the schema, so no object makes it fail or recurse without bound
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
-from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -59,11 +58,16 @@ from farflung.machinery.turns import TURN_WORK, Steps, at_once
 STATUS: Final = "status"
 
 
+#: identity of a node, whether it prunes and keeps → the node, so that it keeps its identity, and its conversion
+KnownItems = dict[tuple[int, bool, bool], tuple[SchemaNode, Items]]
+
+
 class EnabledSteps(NamedTuple):
     """The steps of a walk."""
 
     prune: bool  #: drop the fields that the schema does not have
     default: bool  #: drop nulls, set defaults, and write numbers as Go does
+    known: KnownItems | None = None  #: compiled before; None: nothing is remembered
 
     def of_field(self, name: str, identity: Set[str]) -> EnabledSteps:
         """For a field of an object: those of its identity are never pruned."""
@@ -84,27 +88,30 @@ class FoundValues(NamedTuple):
 class Structural:
     """The schema of one version.  The metadata of whole objects is conformed and validated elsewhere."""
 
-    def __init__(self, node: SchemaNode, metadata: MetadataRules, quick_check: QuickCheck, found: FoundValues) -> None:
+    def __init__(
+        self,
+        node: SchemaNode,
+        metadata: MetadataRules,
+        quick_check: QuickCheck,
+        found: FoundValues,
+        conversions: Conversions,
+    ) -> None:
         self._node = node
         self._status = node.properties.get(STATUS, ANYTHING)
         self._metadata = metadata
-        self._conform = compile_objects(node, ALL_STEPS)
+        self._conform = conversions.conform
+        self._prune: Convert | None = None
         self._quick_check = quick_check
         self._fits = self._quick_check.table(node, True)[dict]
         self._embedded, self._keyed_lists = found
         #: makes the status of an object without one, if it gets a default
-        self.default_status: Final[Make | None] = compile_default(self._status, ALL_STEPS)
+        self.default_status: Final = conversions.default_status
 
     def pruning_steps(self) -> Steps[Structural]:
         """Compile what `prune` needs, and return this."""
-        yield from conversion_steps(self._node, ONLY_PRUNE)
-        yield VISIT_WORK
-        assert self._prune is not None
+        conversions = yield from conversion_steps(self._node, ONLY_PRUNE)
+        self._prune = conversions.conform
         return self
-
-    @cached_property
-    def _prune(self) -> Convert:
-        return compile_objects(self._node, ONLY_PRUNE)
 
     # --- conforming -------------------------------------------------------------------------------
 
@@ -115,6 +122,8 @@ class Structural:
 
     def prune(self, obj: Obj) -> list[str]:
         """Only prune, in place."""
+        if self._prune is None:
+            self._prune = at_once(conversion_steps(self._node, ONLY_PRUNE)).conform
         return self._convert(self._prune, obj)
 
     def _convert(self, convert: Convert, obj: Obj) -> list[str]:
@@ -177,24 +186,37 @@ def compiling_steps(schema: Any, metadata: MetadataRules) -> Steps[Structural]:
     node = yield from read_steps(schema)
     quick_check = QuickCheck()
     yield from quick_check.steps(node)
-    nodes = yield from conversion_steps(node, ALL_STEPS)
+    conversions = yield from conversion_steps(node, ALL_STEPS)
+    nodes = conversions.nodes
     yield min(VISIT_WORK * nodes, TURN_WORK)
     embedded = finder(node, lambda one: one.embedded) or no_values
     yield min(VISIT_WORK * nodes, TURN_WORK)
     keyed_lists = finder(node, lambda one: one.list_type in ("set", "map")) or no_values
     yield min(VISIT_WORK * nodes, TURN_WORK)
-    return Structural(node, metadata, quick_check, FoundValues(embedded, keyed_lists))
+    return Structural(node, metadata, quick_check, FoundValues(embedded, keyed_lists), conversions)
 
 
-def conversion_steps(node: SchemaNode, steps: EnabledSteps) -> Steps[int]:
-    """Compile the conversions of all nodes, inner ones first.  Returns their number."""
+class Conversions(NamedTuple):
+    conform: Convert  #: of whole objects
+    default_status: Make | None
+    nodes: int
+
+
+def conversion_steps(node: SchemaNode, enabled: EnabledSteps) -> Steps[Conversions]:
+    """Compile the conversions of all nodes, inner ones first."""
+    known: KnownItems = {}
+    steps = enabled._replace(known=known)
     order = yield from inner_first(ConvertedNode(node, steps, kept=False, root=True), converted_within)
     for at, place in enumerate(order):
         if at % TOGETHER == 0:
             yield work_of(len(order) - at)
         if not place.root:
             compile_values(place.node, place.steps, kept=place.kept)
-    return len(order)
+    yield min(VISIT_WORK * len(order), TURN_WORK)
+    convert = compile_objects(node, steps)
+    default_status = compile_default(node.properties.get(STATUS, ANYTHING), steps)
+    known.clear()  # objects refer to it, and it to them
+    return Conversions(convert, default_status, len(order))
 
 
 OBJECT_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
@@ -248,10 +270,13 @@ def converted_within(place: ConvertedNode) -> Iterator[ConvertedNode]:
 
 def compile_values(node: SchemaNode, steps: EnabledSteps, *, kept: bool = False) -> Items:
     """The conversion of any value of a node.  `kept`: unknown fields stay, because an enclosing list preserves them."""
-    found: Items | None = node.conversions.get((steps, kept))
-    if found is None:
-        found = node.conversions[steps, kept] = _compile_values(node, steps, kept=kept)
-    return found
+    known = steps.known
+    if known is None:
+        return _compile_values(node, steps, kept=kept)
+    key = (id(node), steps.prune, kept)
+    if key not in known:
+        known[key] = node, _compile_values(node, steps, kept=kept)
+    return known[key][1]
 
 
 def _compile_values(node: SchemaNode, steps: EnabledSteps, *, kept: bool) -> Items:
