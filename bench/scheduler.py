@@ -32,7 +32,7 @@ from farflung.apis.edge.authors import Author
 from farflung.machinery.selectors import EVERYTHING, LabelSelector, Requirement
 from farflung.placement.names import ObjectKey
 from farflung.placement.resolve import Resolver
-from farflung.placement.types import Effect, Location, Placement, PlacingRight, ScheduledTarget, Taint
+from farflung.placement.types import Effect, Location, Placement, PlacingRight, Taint, TargetForScheduling
 
 LOCATIONS = 100_000
 PLACEMENTS = 10_000
@@ -85,9 +85,9 @@ class Inventory:
         own = LabelSelector((Requirement("id", "in", (f"t{number}",)),))
         return Location(ObjectKey(f"imw-{number % WORKSPACES}", f"location-{number:06}"), self.labels(number), own)
 
-    def target(self, number: int, uid: str = "", taints: tuple[Taint, ...] = ()) -> ScheduledTarget:
+    def target(self, number: int, uid: str = "", taints: tuple[Taint, ...] = ()) -> TargetForScheduling:
         key = ObjectKey(f"imw-{number % WORKSPACES}", f"target-{number:06}")
-        return ScheduledTarget(key, uid or f"5ef1c3a2-0000-4000-8000-{number:012}", {"id": f"t{number}"}, taints)
+        return TargetForScheduling(key, uid or f"5ef1c3a2-0000-4000-8000-{number:012}", {"id": f"t{number}"}, taints)
 
     def placement(self, number: int) -> Placement:
         placement = self._placement(number)
@@ -150,12 +150,12 @@ def changes(engine: Resolver, inventory: Inventory) -> Iterator[tuple[str, Chang
         yield kinds[number % len(kinds)]
 
 
-def put_all(engine: Resolver, values: list[Location | ScheduledTarget | Placement]) -> None:
+def put_all(engine: Resolver, values: list[Location | TargetForScheduling | Placement]) -> None:
     for value in values:
         match value:
             case Location():
                 engine.put_location(value)
-            case ScheduledTarget():
+            case TargetForScheduling():
                 engine.put_target(value)
             case Placement():
                 engine.put_placement(value)
@@ -163,7 +163,7 @@ def put_all(engine: Resolver, values: list[Location | ScheduledTarget | Placemen
 
 def bench_engine() -> None:
     engine, inventory = Resolver(), Inventory()
-    values: list[Location | ScheduledTarget | Placement] = [
+    values: list[Location | TargetForScheduling | Placement] = [
         *map(inventory.location, range(LOCATIONS)),
         *map(inventory.target, range(LOCATIONS)),
         *map(inventory.placement, range(PLACEMENTS)),

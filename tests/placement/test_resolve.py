@@ -31,8 +31,8 @@ from farflung.placement.types import (
     Location,
     Placement,
     PlacingRight,
-    ScheduledTarget,
     Taint,
+    TargetForScheduling,
     Toleration,
     parse_location,
     parse_target,
@@ -86,9 +86,9 @@ def location(
     return Location(key, labels, instances, problem, taints, found.document)
 
 
-def target(key: ObjectKey, uid: str, labels: dict[str, str], taints: tuple[Taint, ...]) -> ScheduledTarget:
+def target(key: ObjectKey, uid: str, labels: dict[str, str], taints: tuple[Taint, ...]) -> TargetForScheduling:
     found = parse_target({"metadata": {"name": key.name, "labels": labels}}, key.cluster)
-    return ScheduledTarget(key, uid, labels, taints, found.document)
+    return TargetForScheduling(key, uid, labels, taints, found.document)
 
 
 PLAIN = {
@@ -122,7 +122,7 @@ class Histories(RuleBasedStateMachine):
         super().__init__()
         self.engine = Resolver()
         self.locations: dict[ObjectKey, Location] = {}
-        self.targets: dict[ObjectKey, ScheduledTarget] = {}
+        self.targets: dict[ObjectKey, TargetForScheduling] = {}
         self.placements: dict[ObjectKey, Placement] = {}
         self.previous: dict[ObjectKey, frozenset[Destination]] = {}
         self.resolved: dict[ObjectKey, Resolution] = {}
@@ -328,7 +328,7 @@ class Histories(RuleBasedStateMachine):
         return found
 
     @staticmethod
-    def holds(text: str, one: Location, other: ScheduledTarget) -> bool:
+    def holds(text: str, one: Location, other: TargetForScheduling) -> bool:
         """The three expressions, in Python."""
         if text.startswith("target"):
             return other.labels.get("env") == "a"
@@ -404,13 +404,13 @@ def in_turns(engine: Resolver, key: ObjectKey, previous: frozenset[Destination])
 PLACE = ObjectKey("wmw", "p")
 
 
-def engine(*values: Location | ScheduledTarget | Placement) -> Resolver:
+def engine(*values: Location | TargetForScheduling | Placement) -> Resolver:
     made = Resolver()
     for value in values:
         match value:
             case Location():
                 made.put_location(value)
-            case ScheduledTarget():
+            case TargetForScheduling():
                 made.put_target(value)
             case Placement():
                 made.put_placement(value)
@@ -426,8 +426,8 @@ def at(name: str, **further: Any) -> Location:
     return Location(ObjectKey("imw", name), **further)
 
 
-def run(name: str, **further: Any) -> ScheduledTarget:
-    return ScheduledTarget(ObjectKey("imw", name), f"uid-{name}", **further)
+def run(name: str, **further: Any) -> TargetForScheduling:
+    return TargetForScheduling(ObjectKey("imw", name), f"uid-{name}", **further)
 
 
 def test_an_unknown_placement_leads_nowhere() -> None:

@@ -70,7 +70,7 @@ def failing(classes: tuple[type, ...], at: int, *, late: bool) -> Iterator[list[
 
     for owner in classes:
         for name, method in list(vars(owner).items()):
-            if inspect.isfunction(method) and not name.startswith("__") and name != "is_undecided":
+            if inspect.isfunction(method) and not name.startswith("__") and name != "is_unresolved":
                 patch.setattr(owner, name, wrapped(method))
     try:
         yield calls

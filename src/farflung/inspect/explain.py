@@ -29,7 +29,7 @@ from farflung.placement.types import (
     YES,
     Destination,
     Placement,
-    ScheduledTarget,
+    TargetForScheduling,
     destinations_of,
     parse_placement,
     previous,
@@ -216,7 +216,7 @@ class ExplainedPlacement:
         self._previous = previous(placement, observed)
         self.resolution: Resolution = self._resolver.resolve(placement.key, self._previous)
 
-    def targets_of(self, cluster: str) -> list[ScheduledTarget]:
+    def targets_of(self, cluster: str) -> list[TargetForScheduling]:
         return self._inventory.targets_of(cluster)
 
     def locations(self, wanted: str = "") -> Iterator[LocationVerdict]:

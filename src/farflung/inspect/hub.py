@@ -24,7 +24,7 @@ from farflung.placement.resolve import Resolver
 from farflung.placement.types import (
     Location,
     Placement,
-    ScheduledTarget,
+    TargetForScheduling,
     is_extra,
     parse_location,
     parse_target,
@@ -121,7 +121,7 @@ class HiddenError(ClientError):
 @dataclass(frozen=True, slots=True)
 class Inventory:
     locations: tuple[Location, ...]
-    targets: tuple[ScheduledTarget, ...]
+    targets: tuple[TargetForScheduling, ...]
 
     def resolver(self) -> Resolver:
         resolver = Resolver()
@@ -131,7 +131,7 @@ class Inventory:
             resolver.put_location(location)
         return resolver
 
-    def targets_of(self, cluster: str) -> list[ScheduledTarget]:
+    def targets_of(self, cluster: str) -> list[TargetForScheduling]:
         """By name."""
         return sorted((one for one in self.targets if one.key.cluster == cluster), key=lambda one: one.key.name)
 

@@ -93,12 +93,12 @@ class Withdrawals:
         indexes: GuardedIndexes,
         limits: WithdrawalLimits,
         is_listed: Callable[[WatchedCollection], bool],
-        is_undecided: Callable[[PlacementKey], bool],
+        is_unresolved: Callable[[PlacementKey], bool],
     ) -> None:
         self._indexes = indexes
         self._limits = limits
         self._is_listed = is_listed
-        self._is_undecided = is_undecided
+        self._is_unresolved = is_unresolved
         self._held: set[PlacementKey] = set()  #: as of the last call of `held_changed`
 
     def update(self, mailbox: str, ref: ObjectRef, keys: Iterable[PlacementKey]) -> None:
@@ -118,13 +118,13 @@ class Withdrawals:
         return watched is not None and self._is_listed(watched)
 
     def is_held(self, key: PlacementKey) -> bool:
-        """Whether the withdrawals of a placement exceed the limits.  An undecided placement withdraws nothing
+        """Whether the withdrawals of a placement exceed the limits.  An unresolved placement withdraws nothing
         anyway."""
         seen = self._indexes.placements.get(key)
         affected, total = len(self._indexes.copies.withdrawals(key)), len(self._indexes.copies.mailboxes(key))
         if seen is None or not self._limits.are_exceeded(affected, total):
             return False
-        return not is_confirmed(seen.annotations, seen.generation, affected) and not self._is_undecided(key)
+        return not is_confirmed(seen.annotations, seen.generation, affected) and not self._is_unresolved(key)
 
     def withdrawal(self, key: PlacementKey) -> Withdrawal[str, ObjectRef]:
         lost, total = self._indexes.copies.withdrawals(key), len(self._indexes.copies.mailboxes(key))
@@ -134,7 +134,7 @@ class Withdrawals:
         """Whether an unwanted copy of this placement is not withdrawn."""
         if self._was_deleted(key.cluster, ref):
             return False
-        return self._is_undecided(key) or (
+        return self._is_unresolved(key) or (
             self.is_held(key) and ref in self._indexes.copies.withdrawals(key).get(mailbox, ())
         )
 
@@ -145,7 +145,7 @@ class Withdrawals:
             seen is not None
             and is_confirmed(seen.annotations, seen.generation, 0)
             and not self._indexes.copies.withdrawals(key)
-            and not self._is_undecided(key)
+            and not self._is_unresolved(key)
         )
 
     def needs_status_update(self, key: PlacementKey) -> bool:

@@ -711,7 +711,7 @@ def compute_copy(
     tenants: Iterable[str] = (),
 ) -> Desired:
     """`sources`: stripped objects of the contributing clusters; `customizers`: by cluster and `namespace/name`;
-    `locations`: by cluster and name; `kept`: undecided placements of the existing copy; `tenants`: of all these
+    `locations`: by cluster and name; `kept`: unresolved placements of the existing copy; `tenants`: of all these
     placements."""
     if not wanted:
         return NOTHING
@@ -785,7 +785,7 @@ class CopyState(NamedTuple):
     served: WatchedCollection | None  #: None: the mailbox does not serve the kind
     observed: ObservedObject | None  #: the object in the mailbox
     placements: frozenset[PlacementKey]  #: that select or need it
-    kept: list[PlacementKey]  #: undecided placements of the existing copy
+    kept: list[PlacementKey]  #: unresolved placements of the existing copy
     sources: list[tuple[str, ObservedObject]]  #: the objects to merge, with their workspaces
     tenants: tuple[str, ...] = ()  #: of the placements
     refused: tuple[tuple[PlacementKey, str], ...] = ()  #: other placements that select it, with reasons

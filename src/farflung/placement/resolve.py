@@ -31,8 +31,8 @@ from farflung.placement.types import (
     Location,
     Placement,
     PlacingRight,
-    ScheduledTarget,
     Taint,
+    TargetForScheduling,
     Toleration,
 )
 
@@ -75,7 +75,9 @@ def untolerated(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> I
             yield taint
 
 
-def refusal(location: Location, target: ScheduledTarget, tolerations: Sequence[Toleration], *, is_current: bool) -> str:
+def refusal(
+    location: Location, target: TargetForScheduling, tolerations: Sequence[Toleration], *, is_current: bool
+) -> str:
     """The taint that excludes a target; empty if none does.  `is_current`: it is a destination already, which only
     NoExecute excludes."""
     for whose, taints in (("the Location", location.taints), ("the SyncTarget", target.taints)):
@@ -87,7 +89,7 @@ def refusal(location: Location, target: ScheduledTarget, tolerations: Sequence[T
     return ""
 
 
-def prefers_no_schedule(location: Location, target: ScheduledTarget, tolerations: Sequence[Toleration]) -> bool:
+def prefers_no_schedule(location: Location, target: TargetForScheduling, tolerations: Sequence[Toleration]) -> bool:
     """Whether a PreferNoSchedule taint is not tolerated."""
     taints = (*location.taints, *target.taints)
     return any(taint.effect is Effect.PREFER_NO_SCHEDULE for taint in untolerated(taints, tolerations))
@@ -180,7 +182,7 @@ def _in_turn(candidates: Iterable[LocationCandidate], taken: Counter[Group]) -> 
         yield key
 
 
-T = TypeVar("T", Location, ScheduledTarget, Placement)
+T = TypeVar("T", Location, TargetForScheduling, Placement)
 
 
 class Numbered(Generic[T]):
@@ -236,7 +238,7 @@ class LocationTargets:
 
     __slots__ = ("destinations", "location", "order", "tainted", "targets")
 
-    def __init__(self, location: Location, targets: tuple[ScheduledTarget, ...]) -> None:
+    def __init__(self, location: Location, targets: tuple[TargetForScheduling, ...]) -> None:
         self.location = location
         self.targets = targets
         cluster, name = location.key
@@ -376,13 +378,13 @@ class ResolutionRun:
                 avoided = False
         return _UsableLocation(pairs, tuple(good), tuple(refused), avoided)
 
-    def _taint_refusal(self, pairs: LocationTargets, destination: Destination, target: ScheduledTarget) -> str:
+    def _taint_refusal(self, pairs: LocationTargets, destination: Destination, target: TargetForScheduling) -> str:
         if not pairs.tainted:
             return ""
         is_current = destination in self._previous
         return refusal(pairs.location, target, self._placement.tolerations, is_current=is_current)
 
-    def _evaluate(self, where: WhereFilter, documents: _Documents, target: ScheduledTarget) -> str:
+    def _evaluate(self, where: WhereFilter, documents: _Documents, target: TargetForScheduling) -> str:
         """Why the expression excludes a pair; empty if it does not.  Cached results cost the same, so that the outcome
         does not depend on the cache."""
         location = documents.location
@@ -476,7 +478,7 @@ class _Permissions:
 class Resolver:
     def __init__(self) -> None:
         self._locations: Numbered[Location] = Numbered()
-        self._targets: Numbered[ScheduledTarget] = Numbered()
+        self._targets: Numbered[TargetForScheduling] = Numbered()
         self._placements: Numbered[Placement] = Numbered()
         self._labels = LabelIndex()  #: of locations
         self._selectors = SelectorIndex()  #: of placements
@@ -504,7 +506,7 @@ class Resolver:
         number = self._locations.number(key)
         return None if number is None else self._locations[number]
 
-    def target(self, key: ObjectKey) -> ScheduledTarget | None:
+    def target(self, key: ObjectKey) -> TargetForScheduling | None:
         number = self._targets.number(key)
         return None if number is None else self._targets[number]
 
@@ -682,7 +684,7 @@ class Resolver:
 
     # --- targets ----------------------------------------------------------------------------------
 
-    def put_target(self, target: ScheduledTarget) -> frozenset[ObjectKey]:
+    def put_target(self, target: TargetForScheduling) -> frozenset[ObjectKey]:
         before = self.target(target.key)
         if before == target:
             return NO_PLACEMENTS
@@ -844,7 +846,7 @@ class Resolver:
 
     def _pair(self, number: int) -> LocationTargets:
         location = self._locations[number]
-        targets: list[ScheduledTarget] = []
+        targets: list[TargetForScheduling] = []
         if location.instances is not None:
             inventory = self._inventories[location.key.cluster]
             targets = [self._targets[target] for target in inventory.targets.select(location.instances)]

@@ -136,7 +136,7 @@ class PlacementState:
         )
         self.collections: Counter[WatchedCollection] = Counter()  #: how many workspaces need each, except builtin ones
         indexes = GuardedIndexes(self.objects, self.selections, self.served_kinds, self.copies, self.placements)
-        self.withdrawals = Withdrawals(indexes, limits, is_listed, self.is_undecided)
+        self.withdrawals = Withdrawals(indexes, limits, is_listed, self.is_unresolved)
         self._is_listed = is_listed
         self._tracked: set[str] = set()  #: workspaces with placements, and mailboxes
         self._names: dict[str, str] = {}  #: the mailbox of a cluster
@@ -297,7 +297,7 @@ class PlacementState:
                 affected |= self._owners_changed(mailbox)
         return affected
 
-    def is_undecided(self, key: PlacementKey) -> bool:
+    def is_unresolved(self, key: PlacementKey) -> bool:
         """Whether the objects or destinations of a placement are not known yet: then its copies are not withdrawn."""
         if key not in self.placements:
             return False
@@ -398,7 +398,7 @@ class PlacementState:
             frozenset(one.placement for one in reasons),
         )
         others = observed.placements - placements if observed is not None else ()
-        kept = sorted(key for key in others if self.is_undecided(key))
+        kept = sorted(key for key in others if self.is_unresolved(key))
         found = [(one, self.objects.get(one, ref)) for one in contributing_clusters(ref, reasons, kept)]
         sources = [(one, seen) for one, seen in found if seen and seen.alive and not seen.ours and not seen.system]
         if ref.resource in SHARED_KINDS and self.name_owners.is_contested(copy.mailbox):
@@ -431,13 +431,13 @@ class PlacementState:
 
     # --- withdrawals ------------------------------------------------------------------------------
 
-    def has_undecided_copies(self, mailbox: str) -> bool:
-        """Whether a mailbox has copies that are held, or whose placement is undecided."""
+    def has_unresolved_copies(self, mailbox: str) -> bool:
+        """Whether a mailbox has copies that are held, or whose placement is unresolved."""
         for key in self.placements:
             if mailbox in self.copies.withdrawals(key) and self.withdrawals.is_held(key):
                 return True
             reached = mailbox in self.copies.mailboxes(key) or mailbox in self.selections.destinations(key)
-            if reached and self.is_undecided(key):
+            if reached and self.is_unresolved(key):
                 return True
         return False
 

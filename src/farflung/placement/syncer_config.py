@@ -263,7 +263,7 @@ class SyncerSpecs:
             wanted = combined._replace(versions={**versions, **combined.versions})
             self._specs[shared] = wanted, wanted.spec()
         wanted, spec = self._specs[shared]
-        if is_failing or self._known.has_undecided_copies(mailbox):
+        if is_failing or self._known.has_unresolved_copies(mailbox):
             return parse_syncer_spec(before).joined(wanted).spec()  # held copies stay in the cluster too
         return spec
 

@@ -83,7 +83,7 @@ class Location(msgspec.Struct, frozen=True, gc=False):
     annotations: Mapping[str, str] = NOTHING
 
 
-class ScheduledTarget(msgspec.Struct, frozen=True, gc=False):
+class TargetForScheduling(msgspec.Struct, frozen=True, gc=False):
     """The fields of a SyncTarget that decide destinations.  Heartbeats do not change it, so they resolve nothing."""
 
     key: ObjectKey
@@ -233,7 +233,7 @@ def parse_location(obj: Obj | bytes, cluster: str = "") -> Location:
         return Location(key, labels, None, str(problem), taints, document, annotations)
 
 
-def parse_target(obj: Obj | bytes, cluster: str = "") -> ScheduledTarget:
+def parse_target(obj: Obj | bytes, cluster: str = "") -> TargetForScheduling:
     """A SyncTarget with an invalid spec is unschedulable."""
     found, key = _read(obj, cluster)
     try:
@@ -241,7 +241,7 @@ def parse_target(obj: Obj | bytes, cluster: str = "") -> ScheduledTarget:
     except msgspec.ValidationError:
         spec = _TargetSpec(unschedulable=True)
     taints = (*((UNSCHEDULABLE,) if spec.unschedulable else ()), *_taints(spec.taints))
-    return ScheduledTarget(key, found.metadata.uid, found.metadata.labels or {}, taints, _document(found))
+    return TargetForScheduling(key, found.metadata.uid, found.metadata.labels or {}, taints, _document(found))
 
 
 def _read(obj: Obj | bytes, cluster: str) -> tuple[_Object, ObjectKey]:
@@ -424,24 +424,24 @@ class _ObjectMetadata(msgspec.Struct, frozen=True, rename="camel"):
     deletion_timestamp: str | None = None
 
 
-class _Headed(msgspec.Struct, frozen=True):
+class _ObjectHeader(msgspec.Struct, frozen=True):
     metadata: _ObjectMetadata
 
 
-_headed: Final = msgspec.json.Decoder(_Headed)
+_decode_header: Final = msgspec.json.Decoder(_ObjectHeader)
 #: annotations that request customization
-_MARKS: Final = frozenset(
+_CUSTOMIZE_ANNOTATIONS: Final = frozenset(
     prefix + name for prefix in customize.PREFIXES for name in (customize.EXPAND, customize.CUSTOMIZER)
 )
 
 
 def parse_object(resource: GroupResource, api_version: str, document: bytes) -> ObservedObject:
     """Decodes only the metadata, except for kinds that can be system objects."""
-    metadata = _headed.decode(document).metadata
+    metadata = _decode_header.decode(document).metadata
     annotations = metadata.annotations or {}
     ours = (metadata.labels or {}).get(PROJECTED) == YES
     customizer, expands = "", False
-    if not ours and not _MARKS.isdisjoint(annotations):
+    if not ours and not _CUSTOMIZE_ANNOTATIONS.isdisjoint(annotations):
         obj = {"metadata": {"annotations": annotations, "namespace": metadata.namespace}}
         reference = customize.reference_of(obj)
         customizer, expands = "" if reference is None else str(reference), customize.expands(obj)

@@ -101,8 +101,8 @@ class _ShorterPauses(Backoff):
     def of(cls, backoff: Backoff, is_recent: Callable[[], bool]) -> _ShorterPauses:
         return cls(backoff.first, backoff.longest, backoff.random, is_recent)
 
-    def delay(self, failures: int, asked: float | None = None) -> float:
-        return Backoff.delay(self, min(failures, COUNTED_FAILURES) if self.is_recent() else failures, asked)
+    def delay(self, failures: int, retry_after: float | None = None) -> float:
+        return Backoff.delay(self, min(failures, COUNTED_FAILURES) if self.is_recent() else failures, retry_after)
 
 
 class _Observed:

@@ -22,7 +22,7 @@ from farflung.machinery.errors import Obj
 from farflung.machinery.selectors import EVERYTHING
 from farflung.placement.names import ObjectKey
 from farflung.placement.resolve import Resolver
-from farflung.placement.types import Destination, Effect, Location, Placement, PlacingRight, ScheduledTarget, Taint
+from farflung.placement.types import Destination, Effect, Location, Placement, PlacingRight, Taint, TargetForScheduling
 
 P = ObjectKey("wmw", "p")
 TAINTS = st.sampled_from([(), (), *((Taint("old", "", effect),) for effect in Effect)])
@@ -44,7 +44,7 @@ def engines(draw: st.DrawFn) -> Resolver:
     for number in range(draw(st.integers(1, 6))):
         engine.put_location(Location(ObjectKey("imw", f"l{number}"), draw(LABELS), taints=draw(TAINTS)))
     for number in range(draw(st.integers(1, 2))):
-        engine.put_target(ScheduledTarget(ObjectKey("imw", f"t{number}"), "uid", taints=draw(TAINTS)))
+        engine.put_target(TargetForScheduling(ObjectKey("imw", f"t{number}"), "uid", taints=draw(TAINTS)))
     engine.put_placement(draw(PLACEMENTS))
     names = draw(st.frozensets(st.sampled_from([f"l{number}" for number in range(6)])))
     if draw(st.booleans()):

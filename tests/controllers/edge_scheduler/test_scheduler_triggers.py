@@ -8,7 +8,7 @@ from farflung.controllers.placing_rights.decide import RightKey
 from farflung.machinery.selectors import EVERYTHING
 from farflung.placement.names import ObjectKey
 from farflung.placement.resolve import Resolver
-from farflung.placement.types import Location, Placement, PlacingRight, ScheduledTarget
+from farflung.placement.types import Location, Placement, PlacingRight, TargetForScheduling
 from farflung.runtime import cache
 from farflung.runtime.cache import CacheChange
 
@@ -24,7 +24,7 @@ def placement(name: str, old: Placement | None, new: Placement | None) -> CacheC
 
 
 LOCATION = CacheChange(cache.Key("imw", "", "l"), None, Location(ObjectKey("imw", "l")))
-TARGET = CacheChange(cache.Key("imw", "", "t"), None, ScheduledTarget(ObjectKey("imw", "t"), "uid"))
+TARGET = CacheChange(cache.Key("imw", "", "t"), None, TargetForScheduling(ObjectKey("imw", "t"), "uid"))
 
 
 def slice_of(*placements: str) -> CacheChange[ParsedSlice]:

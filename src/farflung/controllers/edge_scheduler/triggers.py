@@ -18,7 +18,7 @@ from farflung.controllers.placing_rights.decide import RightKey
 from farflung.lib.groups import discard_from
 from farflung.placement.names import ObjectKey
 from farflung.placement.resolve import Resolution, Resolver
-from farflung.placement.types import Destination, Location, Placement, PlacingRight, ScheduledTarget
+from farflung.placement.types import Destination, Location, Placement, PlacingRight, TargetForScheduling
 from farflung.runtime import cache
 from farflung.runtime.cache import CacheChange
 
@@ -83,7 +83,7 @@ class Triggers:
         concerned = self._resolver.remove_location(key) if new is None else self._resolver.put_location(new)
         yield from self._record("Location", key, concerned)
 
-    def on_target(self, change: CacheChange[ScheduledTarget]) -> Iterator[ObjectKey]:
+    def on_target(self, change: CacheChange[TargetForScheduling]) -> Iterator[ObjectKey]:
         key = ObjectKey(change.key.cluster, change.key.name)
         new = change.new
         concerned = self._resolver.remove_target(key) if new is None else self._resolver.put_target(new)
