@@ -10,6 +10,7 @@ from syncing import CONFIGS, DEPLOYMENTS, MAPS, NAMESPACES, Link, gone, linked, 
 from translated import config_map, deployment, namespace
 
 from farflung.apis.edge.names import DOWNSYNCED, SYNCER_FINALIZER
+from farflung.apis.names import PODS
 from farflung.client.errors import Forbidden
 from farflung.client.transport import OutgoingRequest
 from farflung.syncer import downsync, upsync
@@ -101,6 +102,41 @@ async def test_the_status_says_which_generation_of_the_copy_the_edge_runs_also_a
         await link.restart()
         await observe(2)
         await returns(2, 0)
+
+
+async def test_a_pod_that_does_not_start_is_reported_in_the_status_of_its_workload_until_the_rollout_ends(
+    tmp_path: Path,
+) -> None:
+    waiting = {"reason": "ErrImagePull", "message": "no such image"}
+    container = {"name": "main", "image": "x", "imageID": "", "ready": False, "restartCount": 0}
+    async with linked(tmp_path) as link:
+        await furnished(link)
+        live = await link.at_edge(DEPLOYMENTS, "web", "shop")
+        labels = live["spec"]["selector"]["matchLabels"]
+        spec = {"containers": [{"name": "main", "image": "x"}]}
+        for name, its in (("web-1", labels), ("other", {"app": "other"})):
+            metadata = {"name": name, "labels": its}
+            await link.cluster.create(
+                PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, "shop"
+            )
+            status = {"containerStatuses": [{**container, "state": {"waiting": waiting}}]}
+            await link.cluster.patch(PODS, name, {"status": status}, "shop", "status")
+
+        async def returns(reason: str | None, **status: int) -> None:
+            await link.cluster.patch(DEPLOYMENTS, "web", {"status": status}, "shop", "status")
+
+            async def does() -> bool:
+                found = (await link.mailbox.get(DEPLOYMENTS, "web", "shop")).get("status") or {}
+                reasons = [(one["type"], one["reason"]) for one in found.get("conditions") or ()]
+                expected = [] if reason is None else [("edge.kcp.io/PodsStuck", reason)]
+                return reasons == expected and status.items() <= found.items()
+
+            await link.eventually(does, f"the reason {reason}")
+
+        await returns("ImagePullBackOff", replicas=1)
+        await link.cluster.delete(PODS, "web-1", "shop")
+        await returns(None, replicas=1, updatedReplicas=1)
+        await returns(None, replicas=1, updatedReplicas=1, readyReplicas=1, availableReplicas=1)
 
 
 async def test_a_deleted_copy_is_deleted_at_the_edge_first_and_then_in_the_mailbox(tmp_path: Path) -> None:

@@ -14,7 +14,16 @@ from typing import Any, Final
 
 import orjson
 
-from farflung.apis.edge.names import CREATE_ONLY, DOWNSYNC_OVERWRITE, DOWNSYNCED, PROJECTED, PROJECTION, UPSYNCED
+from farflung.apis.edge.names import (
+    CREATE_ONLY,
+    DOWNSYNC_OVERWRITE,
+    DOWNSYNCED,
+    PODS_STUCK,
+    PROJECTED,
+    PROJECTION,
+    UPSYNCED,
+)
+from farflung.controllers.status_summarizer.health import CopyProblem
 from farflung.machinery.errors import Obj
 from farflung.machinery.quantity import QuantityError
 from farflung.machinery.quantity import parse as quantity
@@ -247,6 +256,15 @@ def translated_status(live: Mapping[str, Any], generation: int, *, is_applied: b
     if isinstance(conditions := status.get("conditions"), list):
         result["conditions"] = [translated(one) if isinstance(one, dict) else one for one in conditions]
     return result
+
+
+def with_stuck_pod(status: Obj, problem: CopyProblem) -> Obj:
+    """The status of a workload with the condition that a Pod of it does not start."""
+    reason, message, since = problem
+    condition = {"type": PODS_STUCK, "status": "True", "reason": reason, "message": message}
+    conditions = status.get("conditions")
+    kept = conditions if isinstance(conditions, list) else []
+    return {**status, "conditions": [*kept, condition | ({"lastTransitionTime": since} if since else {})]}
 
 
 def takes_status(resource: GroupResource) -> bool:

@@ -12,11 +12,19 @@ import orjson
 from farflung.apis.edge.names import SYNCER_MANAGER
 from farflung.apis.names import Collection
 from farflung.client.errors import ClientError, NotFound, UpdateConflict
+from farflung.controllers.status_summarizer.health import ROLLED_OUT, find_rollout
 from farflung.lib.workqueue import WorkQueue
 from farflung.machinery.errors import Obj
 from farflung.placement.names import DEFINITIONS, NAMESPACES, GroupResource, ObjectRef
 from farflung.syncer.context import SyncerContext
-from farflung.syncer.conversion import hash_of, is_downsynced, owned_fields, takes_status, translated_status
+from farflung.syncer.conversion import (
+    hash_of,
+    is_downsynced,
+    owned_fields,
+    takes_status,
+    translated_status,
+    with_stuck_pod,
+)
 from farflung.syncer.copies import MailboxCopy, status_digest, updated_entry
 from farflung.syncer.decide import (
     Action,
@@ -37,6 +45,7 @@ from farflung.syncer.report import Direction, Problems, Progress, describe_error
 
 RELEASED: Final = ""  #: in place of the uid of a copy: an operator released the orphan
 POLL_SECONDS: Final = 1.0  #: seconds until the syncer checks an object that has no events
+PODS_CHECKED: Final = 10.0  #: seconds between two looks at the Pods of a workload with an unfinished rollout
 RECHECK_SECONDS: Final = 30.0  #: seconds until the syncer checks again what no event may announce
 
 
@@ -416,9 +425,14 @@ class Downsync:
             return None
         is_applied = entry.create_only or entry.applied == hash_of(entry.desired)
         status = translated_status(live, generation, is_applied=is_applied)
+        again = None
+        if status and ref.resource in ROLLED_OUT:
+            spec = orjson.loads(entry.desired).get("spec") or {}
+            if find_rollout(ref.resource, spec, status) is not None:
+                status, again = await self._with_stuck_pod(ref, spec.get("selector"), status), PODS_CHECKED
         if not status or status_digest(status) == copy.status:
             self._problems.clear(ref, Direction.STATUS)
-            return None
+            return again
         try:
             await self._mailbox.set_status(ref, copy, status)
         except ClientError as error:
@@ -426,7 +440,15 @@ class Downsync:
             raise
         self.writes.statuses += 1
         self._problems.clear(ref, Direction.STATUS)
-        return None
+        return again
+
+    async def _with_stuck_pod(self, ref: ObjectRef, selector: object, status: Obj) -> Obj:
+        """The workload does not know why its rollout does not finish."""
+        try:
+            problem = await self._edge.stuck_pod(ref.namespace, selector) if selector else None
+        except ClientError:
+            return status  # without permission to list Pods, or without an answer
+        return status if problem is None else with_stuck_pod(status, problem)
 
     def _may_return_status(self, entry: JournalEntry, copy: MailboxCopy, live: Obj) -> bool:
         current = not entry.withdrawn and not entry.orphaned and entry.uid == copy.uid

@@ -6,15 +6,18 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 import orjson
 
 from farflung.apis.edge.names import EDGE_REACHABLE
-from farflung.apis.names import NAMESPACES, Collection
+from farflung.apis.names import NAMESPACES, PODS, Collection
 from farflung.client.errors import ClientError, InvalidResponse, NotFound
 from farflung.client.rest import EVERYTHING, Client, ListOptions
+from farflung.controllers.status_summarizer.health import CopyProblem, find_stuck_pod
 from farflung.machinery.errors import Obj
+from farflung.machinery.selectors import InvalidFieldError, Selector, parse_label_selector
 from farflung.placement.names import GroupResource, ObjectRef, is_system
 from farflung.syncer.context import SyncerContext
 from farflung.syncer.conversion import is_create_only, is_downsynced
@@ -48,6 +51,17 @@ class EdgeClient:
         with ignore_absence(ref):
             return await self.client.get(collection, ref.name, ref.namespace)
         return None
+
+    async def stuck_pod(self, namespace: str, selector: Any) -> CopyProblem | None:
+        """A Pod of a workload that does not start.  Raises ClientError."""
+        try:
+            wanted = msgspec.convert(selector, Selector)
+            chosen = parse_label_selector(wanted, "spec.selector")
+        except (msgspec.ValidationError, InvalidFieldError):
+            return None
+        labels = ",".join(f"{key}={value}" for key, value in (wanted.match_labels or {}).items())
+        pods = await self.client.list(PODS, ListOptions(namespace, labels))
+        return find_stuck_pod(pod for pod in pods if chosen.matches(pod["metadata"].get("labels") or {}))
 
     async def foreign_object_in(self, ref: ObjectRef) -> str:
         """An object in a namespace, or of the kind of a definition, that was not withdrawn; empty if there is

@@ -18,6 +18,7 @@ from farflung.controllers.status_summarizer.health import (
     CopyProblem,
     CopyReport,
     CopyStatus,
+    find_stuck_pod,
     progress_of,
     read_copy_status,
 )
@@ -170,6 +171,77 @@ def test_a_rollout_that_did_not_finish_is_described_with_numbers(
 ) -> None:
     found = read(resource, status, spec)
     assert found.rollout == (CopyProblem("RollingOut", message) if message else None)
+
+
+def container(waiting: str = "", message: str = "", **rest: Any) -> Obj:
+    state = {"waiting": {"reason": waiting, "message": message}} if waiting else {"running": {}}
+    return {"name": "main", "image": "web:1", "ready": False, "restartCount": 0, "state": state, **rest}
+
+
+ENDED = {"lastState": {"terminated": {"exitCode": 3}}, "restartCount": 7}
+UNSCHEDULABLE = condition("PodScheduled", "False", "Unschedulable", "0/1 nodes are available: 1 Insufficient cpu.")
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "message"),
+    [
+        ({"conditions": [UNSCHEDULABLE]}, "Unschedulable", "0/1 nodes are available: 1 Insufficient cpu."),
+        ({"containerStatuses": [container("ErrImagePull")]}, "ImagePullBackOff", "container main: cannot pull web:1"),
+        (
+            {"containerStatuses": [container("ImagePullBackOff", "Back-off 5m")]},
+            "ImagePullBackOff",
+            "cannot pull web:1",
+        ),
+        (
+            {"initContainerStatuses": [container("CrashLoopBackOff", "back-off 5m", **ENDED)]},
+            "CrashLoopBackOff",
+            "code 3",
+        ),
+        (
+            {"containerStatuses": [container(**ENDED)]},
+            "CrashLoopBackOff",
+            "container main ends again and again, with code 3",
+        ),
+        (
+            {"containerStatuses": [container("CreateContainerConfigError", 'configmap "x" not found')]},
+            "CreateContainerConfigError",
+            'container main: configmap "x" not found',
+        ),
+    ],
+)
+def test_a_pod_that_does_not_start_is_stuck_for_its_reason(status: Obj, reason: str, message: str) -> None:
+    found = read(PODS, {"phase": "Pending", **status}).problem
+    assert found is not None
+    assert (found.reason, message in found.message) == (reason, True)
+    pods = [
+        {"metadata": {"name": "b", "creationTimestamp": THEN}, "status": status},
+        {"metadata": {"name": "a", "deletionTimestamp": THEN}, "status": status},
+        {"metadata": {"name": "c"}, "status": status},
+    ]
+    stuck = find_stuck_pod(pods)
+    assert stuck is not None
+    assert (stuck.reason, stuck.message.startswith("Pod b: "), stuck.since) == (reason, True, THEN)
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"containerStatuses": [container("ContainerCreating")]},
+        {"containerStatuses": [container()]},
+        {"containerStatuses": [{**container(**ENDED), "ready": True}]},
+        {"containerStatuses": [{**container(**ENDED), "restartCount": 1}]},
+        {"conditions": [condition("PodScheduled", "False", "SchedulingGated", "")]},
+        {},
+    ],
+)
+def test_a_pod_that_is_being_started_is_not_stuck(status: Obj) -> None:
+    assert find_stuck_pod([{"metadata": {"name": "a"}, "status": status}]) is None
+
+
+def test_a_workload_with_a_stuck_pod_is_broken_for_the_reason_of_the_pod() -> None:
+    within = [WITHIN_DEADLINE, condition("edge.kcp.io/PodsStuck", "True", "ImagePullBackOff", "Pod a: no image")]
+    found = read(DEPLOYMENTS, {**ROLLED_OUT, "updatedReplicas": 1, "conditions": within}, {"replicas": 3}).problem
+    assert found == CopyProblem("ImagePullBackOff", "Pod a: no image", THEN)
 
 
 def test_missing_replicas_of_a_deployment_are_progress_until_the_deadline() -> None:

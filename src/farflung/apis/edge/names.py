@@ -51,6 +51,7 @@ KUBECONFIG_CHECKSUM: Final = "edge.kcp.io/kubeconfig-checksum"  #: of the syncer
 SYNCER_FINALIZER: Final = "edge.kcp.io/syncer"  #: of copies in a mailbox, until the syncer deleted them at the edge
 WORKLOAD_PROJECTED: Final = "WorkloadProjected"  #: of EdgePlacements
 SELECTED_COUNT: Final = "selectedObjectCount"  #: in the status of EdgePlacements; absent: not known yet
+PODS_STUCK: Final = "edge.kcp.io/PodsStuck"  #: condition that syncers add to the returned status of workloads
 TRANSLATES_GENERATIONS: Final = "translatesGenerations"  #: in the report of a syncer
 ORPHANS_PRESENT: Final = "OrphansPresent"  #: of SyncerConfigs
 EDGE_REACHABLE: Final = "EdgeReachable"  #: of SyncTargets

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, TypeVar
@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 import orjson
 
-from farflung.apis.edge.names import TRANSLATES_GENERATIONS
+from farflung.apis.edge.names import PODS_STUCK, TRANSLATES_GENERATIONS
 from farflung.apis.names import POD_SCHEDULED, REPLICA_FAILURE
 from farflung.machinery import times
 from farflung.placement.names import PODS, GroupResource, ObjectRef, PlacementKey
@@ -81,6 +81,11 @@ _REPLICATED: Final = frozenset(
         STATEFUL_SETS,
     }
 )
+CRASH_LOOP: Final = "CrashLoopBackOff"
+_NO_IMAGE: Final = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
+_NOT_CREATED: Final = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
+_MANY_RESTARTS: Final = 3  #: of a container that is not ready
+ROLLED_OUT: Final = frozenset({DAEMON_SETS, DEPLOYMENTS, STATEFUL_SETS})  #: kinds with rollouts
 ROLLING_OUT: Final = "RollingOut"
 UNOBSERVED: Final = CopyProblem("NotObserved", "its cluster has not observed the last change yet")
 _MANUAL: Final = "OnDelete"  #: of an update strategy without rollouts
@@ -88,7 +93,7 @@ _MANUAL: Final = "OnDelete"  #: of an update strategy without rollouts
 
 _GOOD: Final = ("Available", "Ready", "Complete")  #: types of conditions that should not be False
 _GOOD_OF: Final = {JOBS: (), PODS: ("Ready", POD_SCHEDULED)}  #: a Job takes its time
-_BAD: Final = ("Failed", REPLICA_FAILURE, "Stalled")  #: types of conditions that should not be True
+_BAD: Final = (PODS_STUCK, "Failed", REPLICA_FAILURE, "Stalled")  #: types of conditions that should not be True
 _BAD_PHASES: Final = {CLAIMS: "Lost", PODS: "Failed"}
 _WORD: Final = re.compile(rf"[A-Z][A-Za-z0-9]{{0,{MAX_REASON - 1}}}")
 _PIECES: Final = re.compile(r"[A-Za-z0-9]+")
@@ -102,8 +107,48 @@ def find_problem(
     """The first problem: a condition with the wrong status, fewer ready than desired replicas, or a failed phase."""
     if resource == PODS and status.get("phase") == "Succeeded":
         return None
+    if resource == PODS and (stuck := find_stuck_cause(status)) is not None:
+        return stuck
     missing = None if _is_rolling_out(resource, conditions) else _by_count(resource, spec, status)
     return _by_condition(resource, conditions) or missing or _by_phase(resource, status)
+
+
+def find_stuck_cause(status: Mapping[str, Any]) -> CopyProblem | None:
+    """Why a Pod does not start: no node fits, a container cannot be created, or it ends again and again."""
+    placed = _conditions(status.get("conditions")).get(POD_SCHEDULED, {})
+    if placed.get("status") == "False" and placed.get("reason") == "Unschedulable":
+        return _condition_problem(placed, "Unschedulable")
+    for listed in ("initContainerStatuses", "containerStatuses"):
+        for container in map(_object, _list(status.get(listed))[:_ENTRIES]):
+            if (found := _container_problem(container)) is not None:
+                return found
+    return None
+
+
+def _container_problem(container: Mapping[str, Any]) -> CopyProblem | None:
+    """Without numbers that change at every attempt."""
+    name, reason = container.get("name"), _object(_object(container.get("state")).get("waiting")).get("reason")
+    ended = _object(_object(container.get("lastState")).get("terminated"))
+    restarts = _whole(container.get("restartCount"), 0)
+    if reason in _NO_IMAGE:
+        return CopyProblem("ImagePullBackOff", sentence(f"container {name}: cannot pull {container.get('image')}"))
+    if reason == CRASH_LOOP or (container.get("ready") is False and ended and restarts >= _MANY_RESTARTS):
+        code = f", with code {ended['exitCode']}" if "exitCode" in ended else ""
+        return CopyProblem(CRASH_LOOP, sentence(f"container {name} ends again and again{code}"))
+    if reason in _NOT_CREATED:
+        why = _object(_object(container.get("state")).get("waiting")).get("message")
+        return CopyProblem(reason, sentence(f"container {name}: {why or 'it cannot be created'}"))
+    return None
+
+
+def find_stuck_pod(pods: Iterable[Mapping[str, Any]]) -> CopyProblem | None:
+    """The first Pod, by name, that does not start."""
+    alive = (pod for pod in pods if "deletionTimestamp" not in pod["metadata"])
+    for pod in sorted(alive, key=lambda pod: str(pod["metadata"].get("name"))):
+        if (found := find_stuck_cause(_object(pod.get("status")))) is not None:
+            since = found.since or moment(pod["metadata"].get("creationTimestamp"))
+            return CopyProblem(found.reason, sentence(f"Pod {pod['metadata'].get('name')}: {found.message}"), since)
+    return None
 
 
 def _is_rolling_out(resource: GroupResource, conditions: Conditions) -> bool:
