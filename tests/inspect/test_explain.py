@@ -264,7 +264,7 @@ async def test_whoever_may_not_see_the_inventory_is_told_which_right_is_missing(
     await hub.schedule()
     (remark,) = (found := await explain(hub.asked_by_somebody, "p")).remarks
     assert remark.startswith(
-        f"you may not review whether kcp-admin may place on the Locations in {hub.cluster}: this needs permission to "
+        f"you may not review whether kcp-admin may place on the Locations in {INVENTORY}: this needs permission to "
         "create subjectaccessreviews and to list clusterroles there; so the scheduler may decide otherwise. "
         "The server says: "
     )

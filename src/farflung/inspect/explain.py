@@ -155,7 +155,8 @@ async def explain(hub: HubClient, name: str, location: str = "") -> PlacementExp
     document = await get_placement(hub, name)
     if document is None:
         raise InspectError(f"EdgePlacement {name} not found in the workspace {workspace_name(hub)}")
-    known, rights = await read_inventory(hub.root), ReviewedRights(hub)
+    known = await read_inventory(hub.root)
+    rights = ReviewedRights(hub, known.locations)
     resolver = known.resolver()
     observed, placement = await slices_of(hub.workspace, name), parse_placement(document)
     placement = await rights.put(resolver, placement, previous(placement, observed))

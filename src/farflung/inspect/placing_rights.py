@@ -20,8 +20,9 @@ from farflung.controllers.placing_rights.decide import (
     workspace_author,
 )
 from farflung.inspect.hub import HubClient
+from farflung.inspect.placement_model import paths_of
 from farflung.placement.resolve import Resolver
-from farflung.placement.types import Destination, Placement, PlacingRight
+from farflung.placement.types import Destination, Location, Placement, PlacingRight
 
 TRUSTED: Final = (
     "the server records no authors: this assumes that the edge scheduler trusts the workspace (--trust-workspaces)"
@@ -29,7 +30,9 @@ TRUSTED: Final = (
 
 
 class ReviewedRights:
-    def __init__(self, hub: HubClient) -> None:
+    def __init__(self, hub: HubClient, locations: Iterable[Location] = ()) -> None:
+        """`locations`: they know the paths of their workspaces, for remarks."""
+        self._paths = paths_of(locations)
         self._root, self._workspace = hub.root, hub.workspace
         self._rights: dict[RightKey, PlacingRight | None] = {}
         self._records: bool | None = None  #: whether the server records authors
@@ -65,7 +68,8 @@ class ReviewedRights:
             except Forbidden as error:
                 self._rights[key] = None
                 self.remarks.append(
-                    f"you may not review whether {key.author.user} may place on the Locations in {key.cluster}: this "
+                    f"you may not review whether {key.author.user} may place on the Locations in "
+                    f"{self._paths.get(key.cluster, key.cluster)}: this "
                     f"needs permission to create {ACCESS_REVIEWS.plural} and to list {CLUSTER_ROLES.plural} there; "
                     f"so the scheduler may decide otherwise. The server says: {error}"
                 )

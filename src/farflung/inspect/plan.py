@@ -139,7 +139,7 @@ async def plan(
     known = await read_inventory(hub.root)
     copies = CopyPlan(placement_model.locations_of(known.locations), hub.root, hub.provider, cluster)
     await copies.read(hub.workspace, served, cluster)
-    rights, resolver = ReviewedRights(hub), known.resolver()
+    rights, resolver = ReviewedRights(hub, known.locations), known.resolver()
     dry_runs = [await _about(hub, served, copies, one, new, delete=delete) for one in others]
     about_placements = [await _planned(hub, rights, resolver, copies, one, delete=delete) for one in placements]
     remarks = await _place_machines(hub, cluster, dry_runs, configured)

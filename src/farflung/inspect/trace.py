@@ -215,7 +215,7 @@ class Tracer:
         self, facts: dict[str, ObservedDestination], sources: TraceSources, cluster: str, known: Inventory
     ) -> None:
         """Destinations that the scheduler has not written yet."""
-        rights, resolver = ReviewedRights(self._hub), known.resolver()
+        rights, resolver = ReviewedRights(self._hub, known.locations), known.resolver()
         for key, document, slices in sources.selecting(cluster):
             placement = parse_placement(document)
             placement = await rights.put(resolver, placement, previous(placement, slices))
