@@ -11,7 +11,7 @@ import orjson
 import pytest
 from hub_harness import ADMIN_TOKEN, CONFIG_MAPS, LocalHub
 from local_transport import LocalTransport
-from scripted_server import Scripted, ScriptedServer, failure, said
+from scripted_server import Scripted, ScriptedServer, failure, query_of, said
 
 from farflung.apis.names import Collection
 from farflung.client.errors import InvalidResponse
@@ -452,17 +452,36 @@ async def test_no_other_failure_counts_as_an_empty_kind(code: int, lenient: bool
     assert not script.informer.synced.is_set()
 
 
-async def test_an_informer_that_must_wait_does_not_share_the_watch_of_one_that_need_not() -> None:
-    shared = SharedInformers(OUTSIDE)
-    server = ScriptedServer(lambda request: failure(404, "NotFound"))
-    ignore = lambda what, error: None  # noqa: E731
-    strict, lenient = [
-        shared.informer(Client(server, lenient=one), MAPS, orjson.loads, ignore) for one in (False, True)
-    ]
-    running = [asyncio.create_task(one.run()) for one in (strict, lenient)]
+@pytest.mark.parametrize("leniencies", [(False, True), (True, False)])
+async def test_an_informer_waits_until_the_kind_is_served_although_another_one_of_its_watch_does_not(
+    leniencies: tuple[bool, bool],
+) -> None:
+    served = False
+
+    def answer(request: OutgoingRequest) -> Scripted:
+        if not served:
+            return failure(404, "NotFound")
+        return failure(500) if "watch" in query_of(request) else listed("a")
+
+    shared, server = SharedInformers(OUTSIDE), ScriptedServer(answer)
+    troubles: dict[bool, list[str]] = {True: [], False: []}
+    informers = {
+        one: shared.informer(
+            Client(server, lenient=one), MAPS, orjson.loads, lambda what, error, one=one: troubles[one].append(what)
+        )
+        for one in leniencies
+    }
+    running = [asyncio.create_task(one.run()) for one in informers.values()]
     async with asyncio.timeout(PATIENCE):
-        await lenient.synced.wait()
-    assert not strict.synced.is_set()
+        await informers[True].synced.wait()
+        while not troubles[False]:
+            await asyncio.sleep(0)
+        assert not informers[False].synced.is_set()
+        assert not troubles[True]
+        served = True
+        await informers[False].synced.wait()
+    assert [[key.name for key in one.cache] for one in informers.values()] == [["a"], ["a"]]
+    assert len({request.target for request in server.requests if "watch" not in query_of(request)}) == 1
     for task in running:
         task.cancel()
     await asyncio.gather(*running, return_exceptions=True)

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 Listener = Callable[[CacheChange[T]], None]
 Trouble = Callable[[str, Exception], None]
-ReflectorKey = tuple[int, str, bool, str, str, str]
+ReflectorKey = tuple[int, str, str, str, str]
 
 
 def _ignore() -> None:
@@ -55,10 +55,10 @@ class Informer(Generic[T]):
         """Use the reflector of another informer of the same collection, if there is one."""
         client, collection = self._client, self.collection
         group = unguarded(client.transport) if client.group is None else client.group
-        key = id(group), client.prefix, client.lenient, collection.group, collection.version, collection.plural
+        key = id(group), client.prefix, collection.group, collection.version, collection.plural
         found = reflectors.setdefault(key, self._reflector)
         if found is not self._reflector:
-            found.add(self._decode, self)
+            found.add(self._decode, self, lenient=client.lenient)
         self._reflector, self._shared = found, (reflectors, key)
 
     def subscribe(self, listener: Listener[T]) -> None:

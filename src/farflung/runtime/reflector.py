@@ -67,6 +67,7 @@ class ReflectorSink(Protocol[T]):
 class _Reader(Generic[T]):
     decode: Callable[[bytes], T]
     sink: ReflectorSink[T]
+    lenient: bool  #: whether the kind counts as empty until the server serves it
     listed: bool = False  #: whether the sink has a list, so that it can get changes
     is_empty: bool = False  #: whether the sink has an empty list, because the server does not serve the kind
 
@@ -108,7 +109,7 @@ class Reflector(Generic[T]):
         """`decode` may raise ValueError for an invalid object: the sink keeps the last valid version."""
         self._client = client
         self._collection = collection
-        self._readers: list[_Reader[Any]] = [_Reader(decode, sink)]
+        self._readers: list[_Reader[Any]] = [_Reader(decode, sink, client.lenient)]
         self._env = env
         self._selection = selection
         self._since = ""  #: the resourceVersion to watch from; empty: list first
@@ -119,9 +120,9 @@ class Reflector(Generic[T]):
         self._turn: asyncio.Timeout | None = None  #: of a list or watch; expires when a sink is added
         self._running = asyncio.Lock()
 
-    def add(self, decode: Callable[[bytes], Any], sink: ReflectorSink[Any]) -> None:
+    def add(self, decode: Callable[[bytes], Any], sink: ReflectorSink[Any], *, lenient: bool) -> None:
         """Add a sink.  If the others have a list already, all of them get a new one."""
-        self._readers = [*self._readers, _Reader(decode, sink)]
+        self._readers = [*self._readers, _Reader(decode, sink, lenient)]
         if self._turn is not None and not self._turn.expired():
             self._turn.reschedule(asyncio.get_running_loop().time())
 
@@ -167,19 +168,22 @@ class Reflector(Generic[T]):
 
     async def _pause(self, error: ClientError) -> None:
         verb = "watch" if self._can_watch() else "list"
-        if isinstance(error, NotFound) and self._client.lenient and not self._was_served:
+        waiting = self._readers
+        if isinstance(error, NotFound) and not self._was_served:
             for reader in self._readers:
-                if not reader.is_empty:
+                if reader.lenient and not reader.is_empty:
                     reader.is_empty = True
                     reader.sink.replace([], 0)
-            await self._env.sleep(UNSERVED_PAUSE)
-            return
+            waiting = [reader for reader in waiting if not reader.lenient]
+            if not waiting:
+                await self._env.sleep(UNSERVED_PAUSE)
+                return
         if isinstance(error, Refused) and (error.is_future_version or _is_final(error)):
             self._since = ""
         self._failures += 1
         if isinstance(error, Expired) and verb == "watch" and self._failures == 1:
             return  # compacted history is no failure: list again
-        for reader in self._readers:
+        for reader in waiting:
             reader.sink.trouble(f"cannot {verb} {self._collection.plural}", error)
         await self._env.sleep(self._env.backoff.delay(self._failures, error.retry_after))
 

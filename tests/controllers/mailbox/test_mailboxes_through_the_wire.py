@@ -14,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from platform_harness import APIS
 
+from farflung.client.errors import NotFound
+from farflung.client.transport import OutgoingRequest
 from farflung.machinery.errors import Obj
 
 WORKSPACES = f"/clusters/{PROVIDER}{TENANCY}/workspaces"
@@ -117,6 +119,34 @@ async def small_world() -> AsyncIterator[World]:
         await one.fleet.start(scheduler=False, mailboxes=True)
         await one.fleet.eventually(one.settled)
         yield one
+
+
+@pytest.mark.parametrize("scheduler", [False, True])
+async def test_mailboxes_are_bound_although_the_view_serves_no_kind_before_the_first_binding(scheduler: bool) -> None:
+    """As kcp 0.11 has it."""
+    async with world() as one:
+
+        async def refuse_unbound(request: OutgoingRequest) -> None:
+            if f"/edge.kcp.io/clusters/*{EDGE}/" in request.target and not [
+                box
+                for box in await one.mailboxes()
+                if await one.fleet.do("GET", f"/clusters/{box['spec'].get('cluster')}{APIS}/apibindings/bind-edge")
+            ]:
+                raise NotFound(404, "NotFound", "the server could not find the requested resource")
+            asked.append(request.target)
+
+        asked: list[str] = []
+        one.fleet.transport.gate = refuse_unbound
+        await one.fleet.target(one.inventories[0], "florin", {})
+        await one.fleet.start(scheduler=scheduler, mailboxes=True)
+        await one.fleet.eventually(one.settled)
+        await one.fleet.eventually(lambda: any(f"{EDGE}/syncerconfigs?" in target for target in asked), "the watch")
+        assert one.fleet.manager is not None
+        manager = one.fleet.manager
+        await one.fleet.eventually(lambda: manager.started, "the other controllers")
+        [box] = await one.mailboxes()
+        await perform(one, ("no config", 0))
+        await one.fleet.eventually(lambda: one.furnished(box["spec"]["cluster"]), "the SyncerConfig again")
 
 
 async def test_the_log_says_what_was_made_in_the_words_that_people_search_for() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -54,7 +54,7 @@ class MailboxController:
         self._mailboxes = Mailboxes()
         server = setting.server
         self._provider = server.workspace(setting.provider)
-        edge = server.view(setting.edge_view)
+        edge = replace(server.view(setting.edge_view), lenient=True)  # kcp serves it after the first binding
 
         def informer(client: Client, collection: Collection, decode: Callable[[bytes], T]) -> Informer[T]:
             return informers.informer(client, collection, decode, self._trouble)
@@ -81,10 +81,13 @@ class MailboxController:
         self._releaser = Releaser(server, caches, env, log)
 
     def join(self, manager: Manager) -> None:
+        """The mailboxes do not wait for the informers of other controllers, which may wait for the first binding."""
         informers: list[Informer[Any]] = [self._targets, self._workspaces, self._bindings, self._configs]
+        own = Manager(self._log)
         for controller in (self.controller, self._reporter.controller, self._releaser.controller):
-            manager.add(controller, informers, synced_verbosity=1)
-        manager.add(self.rebuilder, [])
+            own.add(controller, informers, synced_verbosity=1)
+        own.add(self.rebuilder, [])
+        manager.adopt(own)
 
     def _enqueuing(self, trigger: Callable[[CacheChange[T]], Iterable[str]]) -> Callable[[CacheChange[T]], None]:
         def listener(change: CacheChange[T]) -> None:
