@@ -14,6 +14,7 @@ from farflung.machinery.errors import Obj
 from farflung.placement.names import DEFINITIONS, GroupResource, ObjectRef
 from farflung.syncer.context import SyncerContext
 from farflung.syncer.conversion import for_mailbox, is_downsynced, is_upsynced, updated_upsync
+from farflung.syncer.discovery import DefinitionState
 
 #: a role of the mailbox names them
 ADVICE: Final = "run `farflung syncer-gen` again, which allows the definitions of what placements upsync by then"
@@ -21,9 +22,9 @@ ADVICE: Final = "run `farflung syncer-gen` again, which allows the definitions o
 
 class UpsyncedDefinitions:
     def __init__(
-        self, context: SyncerContext, state_of: Callable[[str], str | None], on_write: Callable[[], None]
+        self, context: SyncerContext, state_of: Callable[[str], DefinitionState | None], on_write: Callable[[], None]
     ) -> None:
-        """`state_of`: a text that changes with the definition of that name at the edge; None: there is none.
+        """`state_of`: of the definition of that name at the edge; None: there is none.
         `on_write`: called when the mailbox has another definition."""
         self._mailbox = context.options.mailbox
         self._edge = context.options.edge
@@ -31,7 +32,7 @@ class UpsyncedDefinitions:
         self._log = context.log
         self._state_of = state_of
         self._on_write = on_write
-        self._copied: dict[str, str] = {}  #: name → state of the last copy
+        self._copied: dict[str, DefinitionState] = {}  #: name → state of the last copy
         self._wanted: frozenset[str] = frozenset()
 
     def plan(self, kinds: Collection[GroupResource]) -> Iterator[ObjectRef]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -13,6 +13,7 @@ from farflung.client.discovery import DiscoveredResource as CustomKind
 from farflung.client.discovery import ServedResources, discover
 from farflung.client.errors import ClientError, InvalidResponse
 from farflung.client.rest import Client
+from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.placement.names import GroupResource
 from farflung.runtime.cache import Key
@@ -93,8 +94,20 @@ def _readable(one: CustomKind) -> bool:
     return {"list", "watch"} <= one.verbs
 
 
+MISSING: Final = Backoff(
+    first=0.2, longest=60.0, random=lambda: 1.0
+)  #: until a side that lacks a kind is discovered again
 Side = Literal["mailbox", "edge"]
 BOTH: Final[tuple[Side, ...]] = ("mailbox", "edge")
+
+
+@dataclass(frozen=True, slots=True)
+class DefinitionState:
+    """The part of a definition that decides which kinds are served."""
+
+    generation: int
+    conditions: tuple[str, ...]  #: the status of each
+    versions: tuple[str, ...]  #: to be served; empty: it is not established, or is being deleted
 
 
 class SideDiscovery:
@@ -115,16 +128,48 @@ class SideDiscovery:
         self._log = log
         self._doubted = doubted
         self._stale: set[Side] = set(BOTH)
-        self._definitions: Informer[str] = Informer(edge, CUSTOM_RESOURCE_DEFINITIONS, _settled, env, self._trouble)
-        self._definitions.subscribe(lambda change: self.rediscover("edge") if change.old != change.new else None)
+        self._misses = 0  #: plans in a row that lacked a kind, since a definition of the edge changed
+        self._definitions: Informer[DefinitionState] = Informer(
+            edge, CUSTOM_RESOURCE_DEFINITIONS, definition_state, env, self._trouble
+        )
+        self._definitions.subscribe(lambda change: self._redefine() if change.old != change.new else None)
 
     async def run(self) -> None:
         """Until cancelled."""
         await self._definitions.run()
 
-    def definition_state(self, name: str) -> str | None:
-        """A text that changes with the edge's definition of that name; None: there is none."""
+    def definition_state(self, name: str) -> DefinitionState | None:
+        """None: the edge has no definition of that name."""
         return self._definitions.cache.get(Key("", "", name))
+
+    def unlisted(self) -> set[GroupResource]:
+        """Kinds with an established definition at the edge, whose discovery lacks a version of them: a kube-apiserver
+        lists new kinds one after the other."""
+        groups = self._kinds.edge.groups
+        listed = {
+            (group.name, one.collection.plural, version.name)
+            for group in groups
+            for version in group.versions
+            for one in version.resources
+        }
+        found: set[GroupResource] = set()
+        for key in self._definitions.cache if groups else ():
+            plural, _, group = key.name.partition(".")
+            if any((group, plural, version) not in listed for version in self._definitions.cache[key].versions):
+                found.add(GroupResource(group, plural))
+        return found
+
+    def _redefine(self) -> None:
+        self.reset_pause()
+        self.rediscover("edge")
+
+    def pause(self, lacking: Set[Side]) -> float | None:
+        """Seconds until the sides that lacked a kind in a plan are discovered again; None: no side lacked any."""
+        self._misses = self._misses + 1 if lacking else 0
+        return MISSING.delay(self._misses) if lacking else None
+
+    def reset_pause(self) -> None:
+        self._misses = 0
 
     def _trouble(self, what: str, error: Exception) -> None:
         self._log.info(what, v=2, side="edge", error=str(error))
@@ -151,8 +196,14 @@ class SideDiscovery:
         return True
 
 
-def _settled(document: bytes) -> str:
-    """The part of a definition that decides which kinds are served."""
+def definition_state(document: bytes) -> DefinitionState:
     obj = orjson.loads(document)
-    established = [one.get("status") for one in (obj.get("status") or {}).get("conditions") or ()]
-    return f"{(obj.get('metadata') or {}).get('generation')}{established}"
+    metadata = obj.get("metadata") or {}
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    is_established = any(one.get("type") == "Established" and one.get("status") == "True" for one in conditions)
+    versions = (obj.get("spec") or {}).get("versions") or () if "deletionTimestamp" not in metadata else ()
+    return DefinitionState(
+        metadata.get("generation") or 0,
+        tuple(one.get("status") for one in conditions),
+        tuple(one.get("name") for one in versions if is_established and one.get("served")),
+    )

@@ -49,9 +49,6 @@ from farflung.syncer.watch_plan import UPSYNCED, DownsyncWatches, UpsyncWatches
 OURS: Final = ListOptions(labels=f"{PROJECTED}=yes")
 WORKERS: Final = 8
 FLUSH: Final = 0.5  #: seconds between two flushes of the journal
-MISSING: Final = Backoff(
-    first=0.2, longest=60.0, random=lambda: 1.0
-)  #: until a side that lacks a kind is discovered again
 RUNNING: Final = "running"  #: fact of the journal: the process that wrote it did not stop cleanly
 HEARTBEAT: Final = "heartbeat"  #: fact: the last heartbeat of this syncer
 STARTED: Final = "began"  #: fact: when the process started that may have written later ones
@@ -74,7 +71,6 @@ class Syncer:
         self._is_hub_distrusted = False  #: whether to list everything in the hub again
         self._replan = asyncio.Event()
         self._planning = False
-        self._misses = 0  #: plans in a row that lacked a kind
         self.problems = Problems()
         self.progress = Progress()
         context = SyncerContext(
@@ -390,9 +386,8 @@ class Syncer:
             self._planning = True
             lacking = await self._plan(group)
             self._planning = False
-            self._misses = self._misses + 1 if lacking else 0
             try:
-                async with asyncio.timeout(MISSING.delay(self._misses) if lacking else None):
+                async with asyncio.timeout(self._discovery.pause(lacking)):
                     await self._replan.wait()
             except TimeoutError:
                 self._discovery.rediscover(*lacking)
@@ -401,7 +396,7 @@ class Syncer:
         """A side is reachable again."""
         for controller in self.controllers:
             controller.retry_unreached()
-        self._misses = 0
+        self._discovery.reset_pause()
         self._replan.set()
 
     async def _plan(self, group: asyncio.TaskGroup) -> set[Side]:
@@ -421,8 +416,10 @@ class Syncer:
         lacking |= self._downsync_watches.plan(group, wanted, is_known=is_known)
         self._release_orphans()
         is_mailbox_known = self._identity.cluster is not None
-        if self._upsync_watches.plan(group, wanted, is_known=is_known, is_mailbox_known=is_mailbox_known):
-            lacking.add("mailbox")
+        unlisted = self._discovery.unlisted()
+        lacking |= self._upsync_watches.plan(
+            group, wanted, unlisted, is_known=is_known, is_mailbox_known=is_mailbox_known
+        )
         if is_known and is_mailbox_known:
             for ref in self._definitions.plan(self._upsync_watches.named):
                 self.upsync.on_change(ref, "", None)

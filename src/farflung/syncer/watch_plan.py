@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Final
 
 from farflung.apis.names import Collection
@@ -108,14 +108,22 @@ class UpsyncWatches:
         self._now = context.options.now
         self.named: frozenset[GroupResource] = frozenset()  #: as of the last plan
 
-    def plan(self, group: asyncio.TaskGroup, scope: SyncScope, *, is_known: bool, is_mailbox_known: bool) -> bool:
-        """Watch the kinds to upsync on both sides.  Returns whether the mailbox lacks one.  A kind that the edge lacks
-        needs no further request: its definition will have an event.  `is_known`: whether the scope is current;
-        `is_mailbox_known`: whether the mailbox is identified.
+    def plan(
+        self,
+        group: asyncio.TaskGroup,
+        scope: SyncScope,
+        unlisted: Set[GroupResource],
+        *,
+        is_known: bool,
+        is_mailbox_known: bool,
+    ) -> set[Side]:
+        """Watch the kinds to upsync on both sides.  Returns the sides that lack one.  `unlisted`: kinds that the edge
+        defines, and does not list yet; `is_known`: whether the scope is current; `is_mailbox_known`: whether the
+        mailbox is identified.
 
         The syncer still watches a kind in the mailbox that the scope does not name any more.  A list without our
         objects, or a refusal, may be wrong, and our objects are to be withdrawn when they appear."""
-        named = self._named(scope)
+        named = self._named(scope, unlisted)
         for unnamed in self.named - named:
             self._problems.clear(all_of(unnamed), Direction.UP)
         self.named = frozenset(named)
@@ -127,21 +135,33 @@ class UpsyncWatches:
         if is_mailbox_known and is_known:
             self._copies.watch(group, served_only(copies))
         self._objects.watch(group, served_only(objects))
-        lacking = {one for one in named if copies[one] is None and self._kinds.at_edge(one) is not None}
-        self._report(named, lacking if is_known else set())
-        return bool(lacking)
+        unserved = {one for one in named if self._kinds.at_edge(one) is None}
+        uncopied = {one for one in named - unserved if copies[one] is None}
+        self._report(named, uncopied if is_known else set(), unserved & unlisted)
+        lacking: set[Side] = set()
+        if uncopied:
+            lacking.add("mailbox")
+        if unserved or named & unlisted:
+            lacking.add("edge")
+        return lacking
 
-    def _named(self, scope: SyncScope) -> set[GroupResource]:
+    def _named(self, scope: SyncScope, unlisted: Set[GroupResource]) -> set[GroupResource]:
         named: set[GroupResource] = set()
         for one in scope.upsync:
-            for plural in one.resources:
-                named |= set(self._kinds.of_group(one.group)) if plural == ANY else {GroupResource(one.group, plural)}
+            if ANY in one.resources:
+                named.update(self._kinds.of_group(one.group))
+                named.update(late for late in unlisted if late.group == one.group)
+            named.update(GroupResource(one.group, plural) for plural in one.resources if plural != ANY)
         return named
 
-    def _report(self, named: set[GroupResource], lacking: set[GroupResource]) -> None:
+    def _report(self, named: set[GroupResource], uncopied: set[GroupResource], unlisted: set[GroupResource]) -> None:
         for resource in sorted(named):
-            if resource in lacking:
-                sentence = f"the mailbox does not serve {resource.resource}: its objects stay at the edge only"
-                self._problems.put(all_of(resource), Direction.UP, "NotServed", sentence, self._now())
+            if resource in uncopied:
+                reason = f"the mailbox does not serve {resource.resource}"
+            elif resource in unlisted:
+                reason = f"the edge defines {resource.resource}, but does not list it in its discovery"
             else:
                 self._problems.clear(all_of(resource), Direction.UP)
+                continue
+            sentence = f"{reason}: its objects stay at the edge only"
+            self._problems.put(all_of(resource), Direction.UP, "NotServed", sentence, self._now())
