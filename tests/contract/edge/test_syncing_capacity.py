@@ -23,6 +23,7 @@ PORTION = "portion"  #: a flavor: half of the processors of the cluster
 
 async def shown(link: Link) -> Obj:
     """What the SyncTarget shows, as soon as that is what its syncer reports at that time, and not nothing."""
+    assert await link.cluster.list(NODES), "the cluster has no Nodes, which this test counts: test with one that has"
 
     async def look() -> Obj | None:
         said = (await link.report())["allocatable"]
