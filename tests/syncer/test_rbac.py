@@ -203,7 +203,6 @@ async def test_a_syncer_changes_nothing_in_its_mailbox_but_what_it_is_there_for(
             *(("patch", "", plural) for plural in core),
             ("patch", "apiextensions.k8s.io", "customresourcedefinitions"),
             ("patch", "coordination.k8s.io", "leases"),
-            ("create", "authentication.k8s.io", "selfsubjectreviews"),
             ("create", "authorization.k8s.io", "selfsubjectaccessreviews"),
             ("create", "authorization.k8s.io", "selfsubjectrulesreviews"),
         }
