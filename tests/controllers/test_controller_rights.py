@@ -15,9 +15,10 @@ from platform_harness import MASTER
 from summarized import DEPLOYMENTS, Reported, ready, reported
 from translated import CONFIRM, DEFINITIONS, MAPS, PROD, WORKSPACES, config_map, definition, furnished, hold, widget
 
+from farflung.apis.edge.copied_kinds import is_copied
 from farflung.hub.auth.default_roles import rules_of
 from farflung.hub.tenancy.controller_access import RESTRICTED
-from farflung.hub.tenancy.controller_roles import EVERYWHERE, MAILBOXES, RULES, user_of
+from farflung.hub.tenancy.controller_roles import COPIED_KINDS, EVERYWHERE, MAILBOXES, RULES, user_of
 from farflung.hub.tenancy.paths import PROVIDER, ROOT
 from farflung.placement.guard import WithdrawalLimits
 from machines import ALLOCATIONS, Machines, allocation
@@ -76,6 +77,8 @@ def used_rights(requests: Iterable[SentRequest]) -> Iterator[Right]:
     controllers = {user_of(controller): controller for controller in RULES}
     for user, path, asked in requests:
         places = {EVERYWHERE, MAILBOXES} if path.startswith(MAILBOX) else {EVERYWHERE, path}
+        if asked.path is None and is_copied(asked.group, asked.resource.partition(":")[0]):
+            places.add(COPIED_KINDS)
         kind, group = asked.resource.partition(":")[0], f".{asked.group}" if asked.group else ""
         objects = {asked.path} if asked.path is not None else {f"{kind}{group}", "*.*"}
         if asked.subresource:

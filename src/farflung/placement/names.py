@@ -7,17 +7,12 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from farflung.apis.edge.copied_kinds import is_copied
 from farflung.apis.edge.names import EDGE_GROUP
 from farflung.apis.kcp.names import (
-    APIRESOURCE_GROUP,
     APIS_GROUP,
-    CORE_GROUP,
-    SCHEDULING_GROUP,
-    TENANCY_GROUP,
-    TOPOLOGY_GROUP,
-    WORKLOAD_GROUP,
 )
-from farflung.apis.names import AUTHENTICATION_GROUP, CERTIFICATES_GROUP, SERVICE_ACCOUNT_NAME, Collection
+from farflung.apis.names import SERVICE_ACCOUNT_NAME, Collection
 
 
 class GroupResource(NamedTuple):
@@ -86,45 +81,12 @@ class Category(Enum):
     NOWHERE = "nowhere"
 
 
-_OF_THE_HUB: Final = frozenset(
-    {
-        EDGE_GROUP,
-        "edge.kubestellar.io",
-        SCHEDULING_GROUP,
-        TENANCY_GROUP,
-        TOPOLOGY_GROUP,
-        WORKLOAD_GROUP,
-    }
-)  #: groups of the kinds of workspaces and placement
-
-
-_NEVER_COPIED: Final = {
-    "": ("bindings", "componentstatuses", "events", "nodes"),
-    APIRESOURCE_GROUP: ("apiresourceimports", "negotiatedapiresources"),
-    APIS_GROUP: ("apiconversions", "apiexportendpointslices", "apiexports", "apiresourceschemas"),
-    "apps": ("controllerrevisions",),
-    AUTHENTICATION_GROUP: ("selfsubjectreviews", "tokenreviews"),
-    "authorization.k8s.io": (
-        "localsubjectaccessreviews",
-        "selfsubjectaccessreviews",
-        "selfsubjectrulesreviews",
-        "subjectaccessreviews",
-    ),
-    CERTIFICATES_GROUP: ("certificatesigningrequests",),
-    CORE_GROUP: ("logicalclusters", "shards"),
-    "events.k8s.io": ("events",),
-}  #: group → resources
-
-
-_NEVER_COPIED_RESOURCES: Final = frozenset(
-    GroupResource(group, resource) for group, some in _NEVER_COPIED.items() for resource in some
-)
 _MAILBOX_RESOURCES: Final = frozenset({GroupResource(APIS_GROUP, "apibindings")})
 
 
 def category(resource: GroupResource) -> Category:
     """Where objects of a kind are copied to.  Unknown kinds are copied to edges."""
-    if resource in _NEVER_COPIED_RESOURCES or resource.group in _OF_THE_HUB:
+    if not is_copied(*resource):
         return Category.NOWHERE
     return Category.MAILBOX if resource in _MAILBOX_RESOURCES else Category.EDGE
 

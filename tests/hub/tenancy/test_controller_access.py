@@ -11,7 +11,7 @@ from hub_harness import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, A
 from platform_harness import ALICE, BOB, MAPS, MASTER, OPERATOR, RBAC, TENANCY, PlatformHub, binding
 
 from farflung.apis.edge.names import EXECUTING_COUNT, STATUS_RETURNED_FROM
-from farflung.apis.kcp.names import CONTROLLERS_CLUSTER, MAILBOXES_CLUSTER
+from farflung.apis.kcp.names import CONTROLLERS_CLUSTER, COPIED_KINDS_CLUSTER, MAILBOXES_CLUSTER
 from farflung.hub.tenancy.controller_roles import CONTROLLERS, user_of
 from farflung.machinery.errors import Obj
 
@@ -151,7 +151,7 @@ async def test_the_translator_writes_to_mailboxes_alone(shop: Shop) -> None:
 async def test_no_controller_enters_the_clusters_with_the_roles_of_controllers(shop: Shop) -> None:
     for user in ALL:
         bound = binding("x", user, "x")
-        for cluster in (CONTROLLERS_CLUSTER, MAILBOXES_CLUSTER, "system:admin"):
+        for cluster in (CONTROLLERS_CLUSTER, COPIED_KINDS_CLUSTER, MAILBOXES_CLUSTER, "system:admin"):
             assert await shop.status(user, "GET", cluster, ROLES) == 403
             assert await shop.status(user, "POST", cluster, f"{RBAC}/clusterrolebindings", bound) == 403
 
@@ -178,7 +178,7 @@ async def test_the_roles_of_controllers_are_of_no_use_to_others(shop: Shop) -> N
 
 async def test_a_role_of_a_controller_can_be_taken_away_while_the_hub_runs(shop: Shop) -> None:
     assert await shop.status(TRANSLATOR, "GET", "*", "/api/v1/secrets") == 200
-    await shop.ask(MASTER, "DELETE", CONTROLLERS_CLUSTER, f"{RBAC}/clusterrolebindings/{TRANSLATOR}")
+    await shop.ask(MASTER, "DELETE", COPIED_KINDS_CLUSTER, f"{RBAC}/clusterrolebindings/{TRANSLATOR}")
     assert await shop.status(TRANSLATOR, "GET", "*", "/api/v1/secrets") == 403
 
 
@@ -221,3 +221,17 @@ async def test_a_provider_workspace_that_a_user_creates_gets_the_roles_of_contro
             assert (await hub.of(SCHEDULER, "GET", f"{leases}/x")).status == 404
             await hub.of(OPERATOR, "DELETE", f"/clusters/root{TENANCY}/workspaces/espw")
             await controllers.finished()
+
+
+async def test_wildcards_of_controllers_mean_no_kinds_of_the_hub(shop: Shop) -> None:
+    """The translator and the summarizer read any kind, because placements copy any kind but those of the hub."""
+    patch, how = {"status": {"phase": "Initializing"}}, {"content_type": MERGE_PATCH}
+    for user in (TRANSLATOR, SUMMARIZER):
+        assert await shop.status(user, "GET", shop.shop, SECRETS) == 200
+        for kind in ("workspaces", "workspacetypes"):
+            assert await shop.status(user, "GET", shop.shop, f"{TENANCY}/{kind}") == 403, (user, kind)
+        assert await shop.status(user, "GET", shop.shop, "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster") == 403
+        at = "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster/status"
+        assert await shop.status(user, "PATCH", shop.shop, at, patch, **how) == 403
+        at = f"{TENANCY}/workspaces/shop/status"
+        assert await shop.status(user, "PATCH", "root", at, patch, **how) == 403

@@ -19,6 +19,7 @@ WORKLOAD_GROUP: Final = "workload.kcp.io"
 #: the logical cluster whose ClusterRoles and ClusterRoleBindings apply in every workspace
 SHARED_CLUSTER: Final = "system:admin"
 CONTROLLERS_CLUSTER: Final = "system:controllers"  #: … and which grant the rights of controllers, also in all at once
+COPIED_KINDS_CLUSTER: Final = "system:copied-kinds"  #: … in every workspace, for the kinds that placements copy
 MAILBOXES_CLUSTER: Final = "system:mailboxes"  #: … in every mailbox
 COMPUTE: Final = "root:compute"  #: the workspace that exports Pods, Clusters and Allocations
 COMPUTE_EXPORT: Final = "kubernetes"  #: the export of Pods, Services, Deployments and Ingresses there

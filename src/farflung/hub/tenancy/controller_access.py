@@ -1,8 +1,9 @@
 """Permissions of the hub's controllers, which work in many workspaces.
 
-The ClusterRoles and ClusterRoleBindings of two clusters that are no workspaces grant them:
+The ClusterRoles and ClusterRoleBindings of three clusters that are no workspaces grant them:
 
     system:controllers   in every workspace, in all workspaces at once, and in views
+    system:copied-kinds  there, for the kinds that placements copy: wildcards mean none of the hub's own kinds
     system:mailboxes     in every mailbox: the workspaces below the provider of the edge API
 
 They need no access to the workspace, and no policy of an export limits them.  Only administrators can write there.
@@ -16,8 +17,9 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+from farflung.apis.edge.copied_kinds import is_copied
 from farflung.apis.edge.names import EXECUTING_COUNT, STATUS_RETURNED_FROM, SYNCER_FINALIZER
-from farflung.apis.kcp.names import CONTROLLERS_CLUSTER, MAILBOXES_CLUSTER
+from farflung.apis.kcp.names import CONTROLLERS_CLUSTER, COPIED_KINDS_CLUSTER, MAILBOXES_CLUSTER
 from farflung.hub.auth.rbac import CLUSTER_BINDINGS, CLUSTER_ROLES, RbacPolicy
 from farflung.hub.registry.pipeline import UPDATE, Stage, Step, Write, on
 from farflung.hub.request.attributes import Attributes, Decision
@@ -26,7 +28,7 @@ from farflung.hub.tenancy.paths import PROVIDER, ROOT, SYSTEM, LogicalClusters
 from farflung.machinery.errors import Obj
 from farflung.store.base import Change
 
-RESERVED_CLUSTERS: Final = (CONTROLLERS_CLUSTER, MAILBOXES_CLUSTER)
+RESERVED_CLUSTERS: Final = (CONTROLLERS_CLUSTER, COPIED_KINDS_CLUSTER, MAILBOXES_CLUSTER)
 REMEMBERED: Final = 4096  #: clusters
 PRECONDITIONS: Final = ("uid", "resourceVersion")  #: in the metadata of a patch
 
@@ -95,7 +97,11 @@ class ControllerAccess:
                 yield f"{home}{cluster}/"
 
     def _is_granted(self, cluster: str, user: User, asked: Attributes) -> bool:
-        homes = RESERVED_CLUSTERS if self._is_mailbox(cluster) else (CONTROLLERS_CLUSTER,)
+        homes = [CONTROLLERS_CLUSTER]
+        if self._is_mailbox(cluster):
+            homes.append(MAILBOXES_CLUSTER)
+        if asked.path is None and is_copied(asked.group, asked.resource):
+            homes.append(COPIED_KINDS_CLUSTER)
         if asked.path is not None:
             return any(self._policy(home).decide_path(user, asked.verb, asked.path).allowed for home in homes)
         return any(self._decide(home, user, asked).allowed for home in homes)

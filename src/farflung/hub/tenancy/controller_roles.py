@@ -1,7 +1,8 @@
 """The ClusterRoles of the controllers, each bound to a user: what a controller does, and nothing else.
 
 The lines are those of `hub/auth/default_roles.py`.  A controller has a role in each place where it works: in every
-workspace (EVERYWHERE), in every mailbox (MAILBOXES), or in one workspace.
+workspace (EVERYWHERE), there for any kind that placements copy (COPIED_KINDS), in every mailbox (MAILBOXES), or in one
+workspace.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from typing import Final
 
 from farflung.apis.kcp.names import COMPUTE
 from farflung.apis.kcp.names import CONTROLLERS_CLUSTER as EVERYWHERE
+from farflung.apis.kcp.names import COPIED_KINDS_CLUSTER as COPIED_KINDS
 from farflung.apis.kcp.names import MAILBOXES_CLUSTER as MAILBOXES
 from farflung.hub.auth.default_roles import role_of_user
 from farflung.hub.request.user import CONTROLLER
+from farflung.hub.tenancy.controller_access import RESERVED_CLUSTERS
 from farflung.hub.tenancy.paths import PROVIDER, ROOT, LogicalClusters
 from farflung.machinery.errors import Obj
 
@@ -33,6 +36,12 @@ RIGHTS: Final = """
     follow rbac.authorization.k8s.io clusterroles,clusterrolebindings
     follow core.kcp.io logicalclusters
     create authorization.k8s.io subjectaccessreviews
+"""
+#: what placements and summaries depend on, beside the objects that are copied
+PLACEMENTS: Final = """
+    follow edge.kcp.io customizers,edgeplacements,singleplacementslices,statuscollectors,statussummaries,syncerconfigs
+    follow scheduling.kcp.io locations
+    follow core.kcp.io logicalclusters
 """
 ELECTION: Final = "create,get,update coordination.k8s.io leases"
 
@@ -80,12 +89,13 @@ RULES: Final[Mapping[str, Mapping[str, str]]] = {
     "placement-translator": {
         EVERYWHERE: f"""
             {DISCOVERY}
-            follow,get * *  # placements select objects of any kind
+            {PLACEMENTS}
             create,patch core events
             update edge.kcp.io edgeplacements/status
             patch edge.kcp.io edgeplacements  # remove a confirmation
             bind apis.kcp.io apiexports  # copies of APIBindings
         """,
+        COPIED_KINDS: "follow,get * *",
         MAILBOXES: """
             create,delete,update * *
             bind,escalate rbac.authorization.k8s.io clusterroles,roles  # copies, which have no effect in the hub
@@ -95,25 +105,30 @@ RULES: Final[Mapping[str, Mapping[str, str]]] = {
             {ENTER}
             {VIEWS}
             {ELECTION}
+            follow tenancy.kcp.io workspaces
         """,
     },
     "status-summarizer": {
         EVERYWHERE: f"""
             {DISCOVERY}
-            follow,get * *  # placements select objects of any kind
+            {PLACEMENTS}
             create,patch core events
             create core namespaces  # for summaries of cluster-scoped objects
             create,delete,update edge.kcp.io statussummaries
             update edge.kcp.io statuscollectors/status
+            create core pods/binding  # return the end of virtual machines
+        """,
+        COPIED_KINDS: """
+            follow,get * *
             mark * *  # the label and the annotation of returned status
             patch * */status  # return the status of the only copy
-            create core pods/binding  # return the end of virtual machines
         """,
         ROOT: VIEWS,
         ESPW: f"""
             {ENTER}
             {VIEWS}
             {ELECTION}
+            follow tenancy.kcp.io workspaces
         """,
     },
     "global-scheduler": {
@@ -157,6 +172,6 @@ def controller_roles(clusters: LogicalClusters) -> Iterator[tuple[str, list[Obj]
     """Roles and bindings by logical cluster, without those of workspaces that do not exist."""
     for controller in CONTROLLERS:
         for place, rules in RULES[controller].items():
-            cluster = place if place in (EVERYWHERE, MAILBOXES) else clusters.resolve(place)
+            cluster = place if place in RESERVED_CLUSTERS else clusters.resolve(place)
             if cluster is not None:
                 yield cluster, role_of_user(user_of(controller), user_of(controller), rules)
