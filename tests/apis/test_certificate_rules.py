@@ -40,7 +40,7 @@ def with_status(**status: Any) -> Obj:
     return {**request(), "status": status}
 
 
-def test_a_client_says_neither_who_it_is_nor_that_it_is_approved() -> None:
+def test_a_client_sets_neither_its_user_nor_its_approval() -> None:
     obj = request(username="root", groups=["system:masters"])
     obj["status"] = {"conditions": [APPROVED]}
     CSR.prepare_create(obj)

@@ -86,7 +86,7 @@ async def test_a_deployment_needs_a_selector_and_a_template() -> None:
     )
 
 
-async def test_nobody_checks_whether_a_selector_matches() -> None:
+async def test_no_rule_checks_whether_a_selector_matches() -> None:
     hub, path = await hub_with("Deployment")
     spec = {**DEPLOYMENT, "selector": {"matchLabels": {"a": "b"}}}
     assert (await hub.request("POST", path, body("Deployment", spec))).status == 201

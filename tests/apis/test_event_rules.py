@@ -133,7 +133,7 @@ def test_the_new_group_is_stricter() -> None:
     ]
 
 
-def test_an_event_with_a_time_says_who_reports_it() -> None:
+def test_an_event_with_a_time_names_its_reporter() -> None:
     event: Obj = {
         "metadata": {"namespace": "default"},
         "eventTime": "2020-01-01T00:00:00.000000Z",

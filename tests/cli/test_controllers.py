@@ -42,7 +42,7 @@ from farflung.lib.klog import Logger
 from farflung.runtime.informer import SharedInformers
 
 
-def test_who_waits_is_ready_and_who_begins_is_not() -> None:
+def test_a_waiting_process_is_ready_and_a_starting_one_is_not() -> None:
     shown = ProcessStatus()
     assert shown.ready()
     for _ in range(2):  # it may lead again

@@ -112,7 +112,7 @@ def test_a_directory_of_the_environment_that_is_not_there_is_an_error(tmp_path: 
     assert ended.stderr.endswith(f": {nowhere}/conf.yaml not found\n")
 
 
-def test_a_hub_does_not_start_beside_files_that_are_wrong_unless_nobody_reads_them(conf: Path) -> None:
+def test_a_hub_does_not_start_with_invalid_files_unless_no_controller_reads_them(conf: Path) -> None:
     (conf / "edgecloud_policy.yaml").write_text("predicats: []")
     directory = conf.parent / "hub"
     command = ["start", "--root-directory", str(directory), "--conf", str(conf)]

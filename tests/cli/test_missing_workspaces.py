@@ -75,7 +75,7 @@ async def test_who_may_look_around_above_is_told_what_is_certain_and_others_are_
     ]
 
 
-async def test_whoever_is_inside_is_told_what_they_may_not() -> None:
+async def test_a_member_of_a_workspace_learns_the_missing_permission() -> None:
     hub = await AskedHub.started()
     await hub.grant(WORKLOAD, "inside", *OPEN)
     assert 'User "somebody" cannot get resource "edgeplacements"' in await refused_a_placement(

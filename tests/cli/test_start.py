@@ -125,7 +125,7 @@ def test_a_lost_token_is_replaced_and_the_others_stay(tmp_path: Path) -> None:
     assert token_hash(first["kcp-admin"]) not in read_tokens(tmp_path / TOKENS)
 
 
-def test_nobody_becomes_an_administrator_by_swapping_tokens_in_the_kubeconfig(tmp_path: Path) -> None:
+def test_swapping_tokens_in_the_kubeconfig_makes_no_user_an_administrator(tmp_path: Path) -> None:
     first = started(tmp_path)
     path = tmp_path / KUBECONFIG
     path.write_text(path.read_text().replace(first["shard-admin"], first["kcp-admin"]))
@@ -150,7 +150,7 @@ def test_who_was_in_a_workspace_stays_there_when_the_hub_starts_again_elsewhere(
     ("server", "user"),
     [("https://elsewhere:6443/clusters/root", "kcp-admin"), (f"{URL}/clusters/../x", "kcp-admin"), (URL, "nobody")],
 )
-def test_a_workspace_of_another_hub_or_of_somebody_else_is_not_kept(tmp_path: Path, server: str, user: str) -> None:
+def test_a_workspace_of_another_hub_or_user_is_not_kept(tmp_path: Path, server: str, user: str) -> None:
     started(tmp_path)
     path = tmp_path / KUBECONFIG
     before = path.read_text()

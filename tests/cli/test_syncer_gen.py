@@ -194,6 +194,6 @@ def test_what_is_no_address_of_a_server_is_refused(tmp_path: Path, url: str) -> 
         server_of(ServerOptions(kubeconfig=config(tmp_path, server="https://hub:6443")), url)
 
 
-def test_an_address_that_nobody_else_can_reach_is_known() -> None:
+def test_an_address_that_no_other_machine_can_reach_is_recognized() -> None:
     assert all(is_loopback(url) for url in ("https://127.0.0.1:1/x", "https://localhost", "https://[::1]:6443"))
     assert not any(is_loopback(url) for url in ("https://10.0.0.1", "https://hub.example.com"))

@@ -302,7 +302,7 @@ print(json.dumps({{"kind": "ExecCredential", "status": {{"token": f"token-{{coun
 """
 
 
-async def test_a_program_beside_the_kubeconfig_says_who_we_are_until_it_is_not_believed(tmp_path: Path) -> None:
+async def test_a_credential_program_identifies_the_user_until_the_server_refuses_it(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     program(tmp_path / "bin", counting(tmp_path))
     command = {"command": "./bin/who-am-i", "apiVersion": "client.authentication.k8s.io/v1beta1"}
@@ -360,7 +360,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("text", PROGRAMS)
-async def test_a_program_that_does_not_know_who_we_are_is_named(tmp_path: Path, text: str) -> None:
+async def test_a_credential_program_that_knows_no_user_is_named(tmp_path: Path, text: str) -> None:
     command = {"command": str(program(tmp_path, text)), "installHint": "get another"}
     access = load(written(tmp_path, config(user={"exec": command})))
     with pytest.raises(KubeconfigError, match=PROGRAMS[text]):
@@ -380,7 +380,7 @@ async def test_a_program_that_takes_too_long_is_not_waited_for(tmp_path: Path) -
         await asked.headers()
 
 
-async def test_a_program_is_ended_with_who_asked_it(tmp_path: Path) -> None:
+async def test_a_credential_program_ends_with_its_caller(tmp_path: Path) -> None:
     number = tmp_path / "number"
     asked = ExecCredentials(
         ExecCommand("sh", ["-c", f"echo $$ > {number}.new; mv {number}.new {number}; exec sleep 1000"]), None
@@ -448,7 +448,7 @@ def certificate_of(hub: HubProcess, name: str) -> tuple[bytes, bytes]:
     return issue_client_certificate(certificates, name, ["system:masters"], datetime.now(UTC))
 
 
-async def test_a_client_certificate_says_who_we_are_from_files_data_and_programs(
+async def test_a_client_certificate_identifies_the_user_from_files_data_and_programs(
     hub: HubProcess, tmp_path: Path
 ) -> None:
     certificate, key = certificate_of(hub, "the-certified")

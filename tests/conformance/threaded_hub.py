@@ -17,7 +17,7 @@ from farflung.cli import credentials, start
 from farflung.cli.credentials import KubeconfigUser
 from farflung.http.certificates import CertificateHolder
 from farflung.http.server import Server, serve
-from farflung.hub.assembly import Assembly, HubDependencies, Options, Sources
+from farflung.hub.assembly import Assembly, HubDependencies, Options, TimeAndRandomness
 from farflung.hub.catalog import objects
 from farflung.hub.request.user import User
 from farflung.lib import ids
@@ -53,7 +53,9 @@ class ThreadedHub:
     async def _start(self, options: Options, users: dict[str, User]) -> tuple[Assembly, Server]:
         store = MemoryStore(stamp=objects.stamp)
         assembly = Assembly(
-            HubDependencies(store, signing_keys(), CertificateHolder(authority()), hashed(users)), options, Sources()
+            HubDependencies(store, signing_keys(), CertificateHolder(authority()), hashed(users)),
+            options,
+            TimeAndRandomness(),
         )
         await assembly.start()
         return assembly, await serve(assembly.hub, host="127.0.0.1", port=0, tls=None)

@@ -118,7 +118,9 @@ def test_a_demo_replaces_a_kept_one_and_leaves_nothing_behind(tmp_path: Path, fi
     assert nothing_of(tmp_path)
 
 
-def test_a_port_that_is_in_use_is_named_with_who_has_it_and_nothing_is_made(tmp_path: Path, first_port: int) -> None:
+def test_a_port_that_is_in_use_is_named_with_its_process_and_nothing_is_created(
+    tmp_path: Path, first_port: int
+) -> None:
     with socket.create_server(("127.0.0.1", first_port + 1)):
         process = demo(tmp_path, first_port)
         output = ended(process)

@@ -91,7 +91,7 @@ def electors(lock: type[Any], namespace: str) -> list[Any]:
 
 @pytest.mark.usefixtures("connected")
 @pytest.mark.parametrize("lock", LOCKS)
-def test_of_many_who_run_at_once_one_leads_in_every_round(lock: str, namespace: str) -> None:
+def test_of_many_candidates_one_leads_in_every_round(lock: str, namespace: str) -> None:
     candidates = electors(getattr(LOCKS[lock], lock), namespace)
     with ThreadPoolExecutor(len(candidates)) as threads:
         for _ in range(5):

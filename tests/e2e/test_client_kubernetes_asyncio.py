@@ -58,7 +58,7 @@ async def test_objects_are_created_at_once_listed_in_pages_and_deleted(core: cli
     assert (await core.list_namespaced_config_map(namespace, label_selector="made=here")).items == []
 
 
-async def test_of_many_who_replace_the_same_version_one_wins(core: client.CoreV1Api, namespace: str) -> None:
+async def test_of_many_writers_that_replace_the_same_version_one_wins(core: client.CoreV1Api, namespace: str) -> None:
     read = await core.create_namespaced_config_map(namespace, config_map("a", {"k": "0"}))
 
     async def replaced(value: int) -> int:

@@ -138,7 +138,7 @@ def test_two_edges_at_once_are_made_listed_and_removed(user: EdgeUser) -> None:
     user.has_nothing()
 
 
-def test_whoever_does_not_wait_has_nothing(user: EdgeUser) -> None:
+def test_a_user_that_does_not_wait_has_nothing(user: EdgeUser) -> None:
     assert user.refused(*CREATE, "--wait", "0.2").startswith("edge florin was not ready within 0.2 seconds")
     user.has_nothing()
 

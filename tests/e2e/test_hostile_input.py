@@ -111,7 +111,7 @@ def test_lengths_that_contradict_each_other_smuggle_nothing(victim: Victim) -> N
         check_closed(talk(victim.hub, request + b"0\r\n\r\n" + smuggled))
 
 
-def test_half_open_and_slow_clients_keep_nobody_waiting(victim: Victim) -> None:
+def test_half_open_and_slow_clients_delay_no_other_client(victim: Victim) -> None:
     address = (victim.hub.address.hostname, victim.hub.port)
     body = config_map(b'{"a":"b"}')
     slow = head(victim, "Content-Type: application/json", f"Content-Length: {len(body)}") + body

@@ -101,7 +101,7 @@ def test_kubectl_uses_the_kubeconfig_of_a_user(kubectl: Kubectl) -> None:
 # --- certificates ---------------------------------------------------------------------------------
 
 
-def test_whoever_gets_a_certificate_approved_logs_in_with_it(kubectl: Kubectl) -> None:
+def test_a_user_with_an_approved_certificate_logs_in_with_it(kubectl: Kubectl) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     name = f"csr-{kubectl.namespace}"
     kubectl("create -f -", stdin=yaml.safe_dump(certificate_request(name, "dev", key, f"ann-{name}")))

@@ -363,7 +363,7 @@ def test_what_all_edges_say_is_summarized_where_the_workload_is_described(story:
     story.session.type(SUMMARIZED)
 
 
-def test_an_edge_follows_its_mailbox_and_nobody_else(story: Story) -> None:
+def test_an_edge_follows_only_its_mailbox(story: Story) -> None:
     """As it was recorded: without controllers, which would keep the copies as they should be."""
     story.session.type(COUNTED)
     story.restart_hub("--no-controllers")

@@ -62,7 +62,9 @@ def pipe(tmp_path: Path) -> Iterator[Pipe]:
     os.close(descriptor)
 
 
-def test_a_hub_and_controllers_whose_log_nobody_reads_work_and_tell_all_of_it_later(tmp_path: Path, pipe: Pipe) -> None:
+def test_a_hub_and_controllers_whose_log_has_no_reader_work_and_write_all_of_it_later(
+    tmp_path: Path, pipe: Pipe
+) -> None:
     hub = HubProcess(tmp_path / "hub", command="start", wrapper=pipe.wrapper)
     names = [f"unread-{number:03}" for number in range(100)]
     targets = "/clusters/root:compute/apis/workload.kcp.io/v1alpha1/synctargets"
@@ -93,7 +95,7 @@ def test_a_hub_and_controllers_whose_log_nobody_reads_work_and_tell_all_of_it_la
         hub.kill()
 
 
-def test_a_command_that_cannot_start_and_whose_errors_nobody_reads_ends(pipe: Pipe) -> None:
+def test_a_command_that_cannot_start_and_has_no_reader_of_its_errors_ends(pipe: Pipe) -> None:
     kubeconfigs = ("--from-kubeconfig=/nowhere", "--to-kubeconfig=/nowhere")
     commands = (
         ("controllers", "--kubeconfig", "/nowhere"),

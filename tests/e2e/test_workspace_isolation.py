@@ -69,7 +69,7 @@ def tenants(session_workspaces: HubProcess) -> Tenants:
     return Tenants(session_workspaces)
 
 
-def test_each_owner_gets_in_and_nobody_else(tenants: Tenants) -> None:
+def test_only_each_owner_has_access(tenants: Tenants) -> None:
     assert SECRET in tenants.send("bob", "GET", f"/clusters/root:org:bobs{MAPS}").body.decode()
     assert tenants.send("alice", "GET", f"/clusters/{tenants.alices}{MAPS}").status == 200
     for who in ("alice", "robot"):
@@ -120,7 +120,7 @@ def test_no_bytes_on_the_wire_lead_into_anothers_workspace(tenants: Tenants, tar
 
 
 @pytest.mark.parametrize("name", ["bob", "kcp-admin", "shard-admin", "system:serviceaccount:default:default"])
-def test_nobody_is_somebody_else_elsewhere(tenants: Tenants, name: str) -> None:
+def test_no_user_is_impersonated_in_other_workspaces(tenants: Tenants, name: str) -> None:
     for group in ("system:masters", "system:kcp:admin", "system:authenticated"):
         headers = {"Impersonate_User": name, "Impersonate_Group": group}
         for where in (tenants.bobs, "root", "root:org", "*"):
@@ -128,7 +128,7 @@ def test_nobody_is_somebody_else_elsewhere(tenants: Tenants, name: str) -> None:
                 assert tenants.send(who, "GET", f"/clusters/{where}/api/v1/configmaps", **headers).status == 403
 
 
-def test_the_group_that_rules_is_given_by_who_runs_the_hub_alone(tenants: Tenants) -> None:
+def test_only_the_operator_of_the_hub_names_the_administrators_group(tenants: Tenants) -> None:
     """A token with the group of the operators is an operator's: `farflung token create` is for who has the files."""
     tenants.tokens["operator"] = token_of(tenants.hub.directory, "olga", "system:kcp:admin")
     assert tenants.send("operator", "GET", f"/clusters/{tenants.bobs}{MAPS}").status == 200

@@ -214,7 +214,7 @@ async def test_numbers_that_mean_nothing_are_refused_together(hub: LocalHub, nod
     assert "at most one of `sinceTime` or `sinceSeconds` may be specified" in both.message
 
 
-async def test_the_log_of_nobody_is_not_found(hub: LocalHub, nodes: Printing) -> None:
+async def test_the_log_of_a_missing_container_is_not_found(hub: LocalHub, nodes: Printing) -> None:
     answer = await hub.answer(hub.prepared("GET", f"{PODS}/p/log", None, "", {}))
 
     assert isinstance(answer, Response)

@@ -118,7 +118,7 @@ async def test_who_says_nothing_sees_nothing(hub: LocalHub) -> None:
         assert (await hub.post(CONFIG_MAPS, {"metadata": {"name": "a"}})).status in (401, 403)
 
 
-async def test_somebody_is_told_what_they_may_not(hub: LocalHub) -> None:
+async def test_a_user_learns_the_missing_permission(hub: LocalHub) -> None:
     await hub.furnish_roles()
     hub.token = USER_TOKEN
     user = 'User "somebody" cannot'
@@ -192,7 +192,7 @@ async def test_a_token_counts_more_than_a_certificate(hub: LocalHub) -> None:
     assert (await hub.answer(request)).status == 401
 
 
-async def test_administrators_may_be_somebody_else_and_nobody_else_may(hub: LocalHub) -> None:
+async def test_only_administrators_may_impersonate(hub: LocalHub) -> None:
     as_somebody = await hub.get(CONFIG_MAPS, impersonate_user="other")
     assert as_somebody.status == 403
     assert 'User "other" cannot list resource "configmaps"' in as_somebody.message
@@ -206,9 +206,7 @@ async def test_administrators_may_be_somebody_else_and_nobody_else_may(hub: Loca
 @pytest.mark.parametrize(
     "headers", [{"impersonate_group": "nobodies"}, {"impersonate_uid": "1"}, {"impersonate_user": ""}]
 )
-async def test_who_is_to_be_somebody_else_without_a_name_is_not_taken_for_themselves(
-    hub: LocalHub, headers: dict[str, str]
-) -> None:
+async def test_an_impersonation_without_a_name_is_refused(hub: LocalHub, headers: dict[str, str]) -> None:
     with hub.writes_nothing():
         answer = await hub.post(CONFIG_MAPS, {"metadata": {"name": "a"}}, **headers)
 

@@ -324,7 +324,7 @@ async def test_a_workspace_without_customizers_is_a_sentence() -> None:
         await asked(hub, SHOP)
 
 
-async def test_whoever_may_not_see_all_locations_can_name_the_workspace() -> None:
+async def test_a_user_that_may_not_list_all_locations_can_name_the_workspace() -> None:
     hub = await furnished()
     with pytest.raises(HiddenError, match="you may not list the Locations of all workspaces"):
         await read_missing(hub.asked_by_somebody, request(PAGE), None, None)

@@ -177,7 +177,7 @@ async def test_it_says_what_the_scheduler_has_still_to_do() -> None:
     ]
 
 
-async def test_a_slice_that_somebody_edited_is_not_current() -> None:
+async def test_a_slice_that_another_client_edited_is_not_current() -> None:
     hub = await furnished()
     await hub.place(placement("p", PROD))
     await hub.schedule()
@@ -240,7 +240,7 @@ def _rule(verb: str, resource: str, *names: str) -> Obj:
     return {"apiGroups": ["apis.kcp.io"], "resources": [resource], "verbs": [verb], "resourceNames": list(names)}
 
 
-async def test_whoever_may_not_see_the_inventory_is_told_which_right_is_missing() -> None:
+async def test_a_user_that_may_not_read_the_inventory_learns_the_missing_right() -> None:
     hub = await furnished()
     await hub.place(placement("p", PROD))
     with pytest.raises(Forbidden, match='User "somebody" cannot get resource "edgeplacements"'):

@@ -134,7 +134,7 @@ def test_a_sync_target_that_is_up_to_date_is_what_counts() -> None:
     assert unready.state is EdgeHealth.NOT_READY
 
 
-def test_what_somebody_wants_is_remarked_and_no_problem() -> None:
+def test_an_intended_state_is_a_remark_and_no_problem() -> None:
     retired = target(conditions=describe(Ready=YES), unschedulable=True, evictAfter="2024-05-01T11:00:00Z")
     retired["metadata"]["deletionTimestamp"] = BEAT
     found = one(retired)

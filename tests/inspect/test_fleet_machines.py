@@ -150,7 +150,7 @@ def test_an_allocation_that_finds_no_place_for_what_it_asks_for_now_is_not_well(
     assert list(machine_lines(found)) == ["1 virtual machine or stack: 1 outdated", f"  1 outdated: {why}"]
 
 
-async def test_every_cluster_and_machine_is_listed_if_somebody_wants_it() -> None:
+async def test_every_cluster_and_machine_is_listed_on_request() -> None:
     hub = await MachineHub.started()
     await hub.bind(await hub.make(machine("one")), "az1")
     await hub.refuse(await hub.make(machine("two", "nowhere")), WHY)

@@ -158,7 +158,7 @@ async def test_a_hub_without_edges_says_what_to_do() -> None:
     ]
 
 
-async def test_one_workspace_alone_is_shown_if_somebody_asks_for_it() -> None:
+async def test_one_workspace_alone_is_shown_on_request() -> None:
     hub = await furnished()
     await hub.place(placement("q", {}))
     places = await shown(asked(hub, "root:places"), only=True)

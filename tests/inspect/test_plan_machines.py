@@ -45,7 +45,7 @@ async def test_who_plans_without_the_files_of_the_scheduler_is_told_so() -> None
     assert lines(answer)[-1] == "remark: the global scheduler uses --conf /etc/conf; this command does not"
 
 
-async def test_a_cluster_whose_sync_target_is_in_no_workspace_is_not_ready_and_in_nobodys_way() -> None:
+async def test_a_cluster_whose_sync_target_is_in_no_workspace_is_not_ready_and_blocks_no_other() -> None:
     hub = await MachineHub.started()
     lost = {"workspace": "root:inventry", "name": "florin"}
     flavors = [{"flavorid": FLAVOR, "totalcapacity": 9}]

@@ -376,7 +376,7 @@ def test_an_option_that_is_wrong_is_not_taken_for_something_that_is_stuck() -> N
         assert CliRunner().invoke(main, ["trace", *words]).exit_code == 2
 
 
-async def test_whoever_may_not_see_mailboxes_is_told_what_is_not_known() -> None:
+async def test_a_user_that_may_not_list_mailboxes_learns_what_is_unknown() -> None:
     hub = await AskedHub.started()
     await hub.target("florin")
     await hub.location("north", {})

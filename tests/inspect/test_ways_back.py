@@ -76,7 +76,7 @@ def test_two_placements_bring_back_together_what_each_does() -> None:
     assert way.destination.locations == ("l", "m")
 
 
-def test_a_placement_that_nobody_understands_brings_nothing_back() -> None:
+def test_an_invalid_placement_returns_no_status() -> None:
     assert [has_upsync(placement("p", *some)) for some in ((), (wanted(),), (wanted(), {"names": 7}))] == [
         False,
         True,

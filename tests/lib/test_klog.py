@@ -73,7 +73,7 @@ def test_an_error_that_quotes_a_whole_object_is_cut() -> None:
     assert line == f'"it failed" err="{"é" * 4096}… (95904 more characters)" key="a"\n'
 
 
-def test_nobody_reading_is_no_reason_to_fail() -> None:
+def test_a_missing_reader_is_no_failure() -> None:
     log, stream = logger()
     stream.close()
     log.info("hello")

@@ -44,7 +44,7 @@ def read_until(descriptor: int, end: bytes) -> list[str]:
     return text.decode().splitlines()
 
 
-def test_lines_that_nobody_reads_never_block_and_come_in_order_once_somebody_does(pipe: tuple[int, int]) -> None:
+def test_lines_without_a_reader_never_block_and_are_read_in_order_later(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
     stream = Outlet(writing, lost)
     expected = [f"line {number}" for number in range(50_000)]
@@ -106,7 +106,7 @@ def test_nobody_waits_for_ever_for_a_reader_that_never_reads(
     assert read_until(reading, b"\n") == ["x" * PIPE]
 
 
-def test_a_pipe_that_somebody_made_one_that_does_not_wait_is_waited_for(pipe: tuple[int, int]) -> None:
+def test_a_pipe_that_another_process_made_nonblocking_is_waited_for(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
     os.set_blocking(writing, False)
     stream = Outlet(writing, lost)
@@ -157,7 +157,7 @@ def test_who_leaves_the_short_way_can_wait_for_what_is_printed() -> None:
 
 
 @pytest.mark.parametrize("end", ["", "raise KeyError", "sys.exit(1)"])
-def test_a_process_whose_output_nobody_reads_still_ends(end: str) -> None:
+def test_a_process_whose_output_has_no_reader_still_ends(end: str) -> None:
     reading, writing = os.pipe()
     script = f"from farflung.lib import outlet; import sys; outlet.unblock(str)\nprint('x' * 100000)\n{end}"
     process = subprocess.Popen([sys.executable, "-c", script], stdout=writing, stderr=writing)

@@ -119,7 +119,7 @@ def test_a_child_that_does_not_heed_is_ended_after_a_while(tmp_path: Path) -> No
         assert gone(running)
 
 
-async def test_a_program_that_is_not_there_is_tried_again_and_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_missing_program_is_tried_again_and_delays_no_other(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     async with kept_running("the child", ["/no/such/program"], backoff=QUICK), asyncio.timeout(PATIENCE):
         while len(caplog.messages) < 3:

@@ -82,7 +82,7 @@ def test_one_that_is_tried_and_refused_counts_and_one_that_was_bound_before_does
     assert add_cluster_refusal(again, D, later, avoided=False).times == 3  # the same one may be tried
 
 
-def test_a_workspace_whose_machines_nobody_takes_keeps_nobody_else_away() -> None:
+def test_a_workspace_with_unbindable_machines_delays_no_other_workspace() -> None:
     known = refused(A, B, C)
     assert (known.concern("shop"), known.concern("bank")) == (True, False)
     both = add_cluster_refusal(known, OTHER, NOW, avoided=True)

@@ -90,7 +90,7 @@ async def test_clusters_that_come_grow_and_go_while_machines_wait() -> None:
         assert await one.bound("c") == "az2"
 
 
-async def test_a_machine_that_nobody_understands_is_told_why_and_keeps_nobody_waiting() -> None:
+async def test_an_invalid_machine_reports_its_reason_and_delays_no_other() -> None:
     async with machines() as one:
         await one.cluster("az1", {"small": 1})
         wrong = {"clusterAffinity": {"required": [{"key": "x", "operator": "in", "values": []}]}}
@@ -183,7 +183,7 @@ async def test_a_machine_that_is_edited_while_it_is_bound_takes_no_more_than_the
         assert await one.refused("b") == "0/1 clusters fit: 1 out of small"
 
 
-async def test_machines_of_a_cluster_that_went_while_nobody_looked_are_placed_elsewhere() -> None:
+async def test_machines_of_a_cluster_deleted_during_downtime_are_bound_elsewhere() -> None:
     async with machines(failover=SOON) as one:
         await one.cluster("az1", {"small": 1})
         await one.machine("a")

@@ -68,7 +68,7 @@ def bound(name: str, home: str, *tolerations: MachineToleration) -> ObservedSubj
     return ObservedSubject(name, "2", reservations=(held,), tolerations=tolerations)
 
 
-def test_what_is_bound_to_a_cluster_that_went_while_nobody_looked_leaves_it() -> None:
+def test_machines_bound_to_a_cluster_deleted_during_downtime_leave_it() -> None:
     one = world("az1", "az2")
     one.observe(subject("a"), bound("a", "gone"), 100.0)
     assert one.due_evictions(104.0) == []
@@ -91,7 +91,7 @@ def test_clusters_that_are_no_more_hold_nothing_back() -> None:
     assert one.due_evictions(10.0) == [(subject("az1"), key("az1")), (subject("az2"), key("az2"))]
 
 
-def test_machines_that_name_clusters_that_never_were_keep_nobody_from_leaving() -> None:
+def test_machines_that_name_missing_clusters_delay_no_failover() -> None:
     one = world("az1", "az2", "az3")
     for number in range(9):
         one.observe(subject(f"forged{number}"), bound(f"forged{number}", f"nowhere{number}"), 0.0)
@@ -140,7 +140,7 @@ def test_only_who_is_there_and_is_still_the_same_has_to_leave() -> None:
     assert not one.is_eviction_due(subject("a"), key("az1"), 1000.0)
 
 
-def test_nobody_asks_without_end_whom_a_change_could_help(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_triggers_a_bounded_number_of_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worlds, "MAX_CHECKS", 1)
     one = world()
     one.observe(subject("a"), asking("a"), 0.0)

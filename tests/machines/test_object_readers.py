@@ -240,7 +240,7 @@ WRONG: list[tuple[Obj, str]] = [
 
 
 @pytest.mark.parametrize(("obj", "why"), WRONG)
-def test_what_nobody_understands_is_told_by_its_path(obj: Obj, why: str) -> None:
+def test_an_invalid_value_is_reported_with_its_path(obj: Obj, why: str) -> None:
     with pytest.raises(InvalidRequestError) as raised:
         request_of(obj)
     assert any(error.startswith(why) for error in raised.value.errors), raised.value.errors

@@ -31,7 +31,7 @@ def test_what_is_for_work_counts_and_not_what_is_there() -> None:
     assert room(capacity={"cpu": "4", "memory": "8Gi"}) == (4, 8192)
 
 
-def test_what_nobody_says_has_no_limit() -> None:
+def test_an_unset_limit_is_no_limit() -> None:
     assert room() == room(allocatable={}) == room(allocatable={"pods": "110"}) == (None, None)
 
 

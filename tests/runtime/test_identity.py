@@ -68,14 +68,14 @@ async def test_who_comes_after_one_that_was_killed_is_the_same_and_before_that_a
     assert await of(file) == first
 
 
-async def test_without_a_file_nobody_is_the_same(file: Path) -> None:
+async def test_without_a_file_every_process_has_an_own_identity(file: Path) -> None:
     async with identity("", QUIET) as one, identity("", QUIET) as two:
         assert one != two
     nowhere = file.parent / "none" / "identity"
     assert await of(nowhere) != await of(nowhere)
 
 
-async def test_a_copy_of_the_file_makes_nobody_the_same(file: Path) -> None:
+async def test_a_copy_of_the_file_gives_no_other_process_the_identity(file: Path) -> None:
     first = await of(file)
     copy = file.with_name("copy")
     shutil.copy2(file, copy)

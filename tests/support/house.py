@@ -12,7 +12,7 @@ from memory_store import MemoryStore
 from simulated_time import now
 
 from farflung.http.certificates import CertificateHolder
-from farflung.hub.assembly import Assembly, HubDependencies, Options, Sources
+from farflung.hub.assembly import Assembly, HubDependencies, Options, TimeAndRandomness
 from farflung.hub.auth.signing_keys import SigningKeys
 from farflung.hub.catalog import objects
 from farflung.hub.controllers.loopback import LoopbackClient
@@ -58,7 +58,7 @@ class House:
 
     def _build(self) -> None:
         users = hashed({TOKEN: User("admin", (ADMINISTRATORS,))})
-        options, sources = Options(pace=self._pace), Sources(clock=self.clock, new_uid=NEW_UID)
+        options, sources = Options(pace=self._pace), TimeAndRandomness(clock=self.clock, new_uid=NEW_UID)
         self.certificates = CertificateHolder(authority())
         dependencies = HubDependencies(self.store, self.keys, self.certificates, users, nodes=self._nodes)
         self.assembly = Assembly(dependencies, options, sources)

@@ -19,7 +19,7 @@ from memory_store import MemoryStore
 from farflung.http.certificates import CertificateHolder, Certificates, new_authority, new_key
 from farflung.http.messages import ComputedPiece, Piece, Pieces, Request, Response, Stream, Uncounted
 from farflung.hub.admission.placement_specs import SpecProblem
-from farflung.hub.assembly import Assembly, HubDependencies, Options, Sources
+from farflung.hub.assembly import Assembly, HubDependencies, Options, TimeAndRandomness
 from farflung.hub.auth.credential_uses import CredentialUses
 from farflung.hub.auth.default_roles import default_bindings, default_roles
 from farflung.hub.auth.signing_keys import SigningKeys
@@ -246,7 +246,7 @@ class LocalHub:
         self.store = store
         self.now = datetime(2024, 5, 1, 12, 0, 0, tzinfo=UTC)
         self.suffix: Callable[[], str] = ids.random_suffix
-        sources = Sources(
+        sources = TimeAndRandomness(
             clock=lambda: self.now,
             new_uid=new_uid,
             random_suffix=lambda: self.suffix(),

@@ -67,7 +67,7 @@ async def stands_back(link: Link) -> None:
     assert len(standing_back(link)) == 1
 
 
-async def test_the_second_one_says_who_serves_the_mailbox_and_touches_nothing(tmp_path: Path) -> None:
+async def test_the_second_syncer_names_the_first_and_changes_nothing(tmp_path: Path) -> None:
     async with rivals(tmp_path) as (first, second):
         second.beat = PATIENT
         await second.start()
@@ -129,7 +129,7 @@ async def test_a_syncer_that_was_away_keeps_and_reports_objects_that_were_withdr
         await first.at_edge(MAPS, "page", "shop")
 
 
-async def test_an_operator_says_who_serves_it_and_the_other_one_notices(tmp_path: Path) -> None:
+async def test_an_operator_names_the_serving_syncer_and_the_other_one_notices(tmp_path: Path) -> None:
     async with rivals(tmp_path) as (first, second):
         second.beat = PATIENT
         await second.start()

@@ -36,7 +36,7 @@ from farflung.http.certificates import CertificateError
 from farflung.http.flow_control import FlowLimits
 from farflung.http.messages import Service
 from farflung.http.server import Server, listening_sockets, serve_on
-from farflung.hub.assembly import Assembly, HubDependencies, Options, Sources
+from farflung.hub.assembly import Assembly, HubDependencies, Options, TimeAndRandomness
 from farflung.hub.auth.authenticator import Authenticator
 from farflung.hub.auth.credential_files import CredentialFiles
 from farflung.hub.auth.flows import JOB_SHARES
@@ -274,7 +274,7 @@ async def _running(settings: HubSettings, sockets: list[socket.socket], nodes: N
             ),
             home_workspaces=settings.max_workspaces_per_home,
         )
-        assembly = Assembly(dependencies, options, Sources())
+        assembly = Assembly(dependencies, options, TimeAndRandomness())
         await assembly.start()
 
         def write_kubeconfig(*_: object) -> None:

@@ -99,7 +99,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class TimeAndRandomness:
     """Time and random values."""
 
     clock: Callable[[], datetime] = utc_now
@@ -127,11 +127,11 @@ class HubDependencies:
 class Assembly:
     """A hub on a store, and the parts that callers need."""
 
-    def __init__(self, dependencies: HubDependencies, options: Options, sources: Sources) -> None:
+    def __init__(self, dependencies: HubDependencies, options: Options, environment: TimeAndRandomness) -> None:
         """Raises Unusable for a damaged file of tokens."""
         store, certificates = dependencies.store, dependencies.certificates
         own_token = ids.new_token()
-        clock, new_uid = sources.clock, sources.new_uid
+        clock, new_uid = environment.clock, environment.new_uid
         self._store, self._certificates, self._options, self._clock = store, certificates, options, clock
         self._authorization = f"Bearer {own_token}"
         self.workspaces: WorkspaceServices | None = None
@@ -149,7 +149,7 @@ class Assembly:
                 options.url,
                 clock,
                 new_uid,
-                sources.random_bytes,
+                environment.random_bytes,
                 lambda: certificates.bundle,
                 options.home_workspaces,
             )
@@ -178,14 +178,14 @@ class Assembly:
             self.kinds,
             clock,
             new_uid,
-            sources.random_suffix,
+            environment.random_suffix,
             self.authorizer,
             self.pipeline,
             self.workers,
             flow_of,
             options.storage,
         )
-        self.watches = Watches(store, lasting=sources.watch_seconds)
+        self.watches = Watches(store, lasting=environment.watch_seconds)
         self.kinds.subscribe(self.watches.end)
         create_token = partial(token_request.create_token, self.accounts, options.token_seconds)
         own_endpoints = endpoints(self.authenticator, self.authorizer, create_token, dependencies.nodes)

@@ -316,12 +316,12 @@ class StatusReporter:
 
     async def _put(self, status: Obj) -> None:
         """Replace the last report of this syncer."""
-        ours = {f"/status/{HEARTBEAT}": self.heartbeat, "/status/edge/uid": self.edge_uid} if self.heartbeat else {}
-        here = [{"op": "test", "path": path, "value": value} for path, value in ours.items() if value]
+        expected = {f"/status/{HEARTBEAT}": self.heartbeat, "/status/edge/uid": self.edge_uid} if self.heartbeat else {}
+        preconditions = [{"op": "test", "path": path, "value": value} for path, value in expected.items() if value]
         try:
-            await self._write(here, status)
+            await self._write(preconditions, status)
         except Invalid:
-            if not here:
+            if not preconditions:
                 raise
             config = await self._mailbox.get(SYNCER_CONFIGS, THE_ONE)
             found = holder_record(config)
@@ -331,8 +331,8 @@ class StatusReporter:
                 self._lose(config)
             raise
 
-    async def _write(self, here: list[Obj], status: Obj) -> None:
-        patch = [*here, {"op": "add", "path": "/status", "value": status}]
+    async def _write(self, preconditions: list[Obj], status: Obj) -> None:
+        patch = [*preconditions, {"op": "add", "path": "/status", "value": status}]
         self._tried.add(status[HEARTBEAT])
         await self._mailbox.patch(SYNCER_CONFIGS, THE_ONE, patch, subresource="status", how=PatchType.JSON)
         self.heartbeat, self.edge_uid, self._tried = status[HEARTBEAT], _uid(status), set()

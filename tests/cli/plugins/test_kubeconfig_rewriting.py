@@ -191,7 +191,7 @@ def test_a_file_is_either_the_old_or_the_new_one(tmp_path: Path, monkeypatch: py
     assert [each.name for each in tmp_path.iterdir()] == ["config"]
 
 
-def test_a_lock_that_nobody_lets_go_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_that_is_never_released_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "config"
     path.write_text(render(copy.deepcopy(BASIC)))
     (tmp_path / "config.lock").touch()

@@ -125,7 +125,7 @@ def test_no_token_is_sent_to_a_server_that_is_not_trusted(ws: Plugin, rewrite: R
     assert hub.requests == []
 
 
-def test_a_user_may_act_as_somebody_else(ws: Plugin, rewrite: Rewrite, hub: FakeHub) -> None:
+def test_a_user_may_impersonate_another(ws: Plugin, rewrite: Rewrite, hub: FakeHub) -> None:
     rewrite({"token": TOKEN, "as": "jane", "as-groups": ["dev", "ops"]})
     assert enters(ws, "--as-uid", "42")
     headers = hub.requests[0][2]

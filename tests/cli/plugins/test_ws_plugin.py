@@ -238,7 +238,7 @@ def test_a_context_is_made_for_a_workspace(ws: Plugin, kubeconfig: Path, server:
     assert servers(kubeconfig)["mine"] == f"{server.url}/clusters/root:compute"
 
 
-def test_claims_that_nobody_answered_are_pointed_out(ws: Plugin, kubeconfig: Path, hub: FakeHub) -> None:
+def test_claims_without_an_answer_are_pointed_out(ws: Plugin, kubeconfig: Path, hub: FakeHub) -> None:
     configmaps, deployments = {"resource": "configmaps", "all": True}, {"group": "apps", "resource": "deployments"}
     binding = {
         "metadata": {"name": "edge.kcp.io"},

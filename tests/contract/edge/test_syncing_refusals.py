@@ -120,7 +120,7 @@ async def test_what_a_secret_holds_appears_nowhere(link: Link) -> None:
         assert file.stat().st_mode & 0o077 == 0, file
 
 
-async def test_nobody_is_told_what_a_cluster_says_when_it_refuses_a_secret(link: Link) -> None:
+async def test_the_refusal_of_a_secret_by_a_cluster_is_not_reported_in_words(link: Link) -> None:
     namespace, policy = await link.put_namespace("shop"), link.called("tell")
     await link.at_edge_already(NAMESPACES, obj(NAMESPACES, namespace))
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["secrets"]}
@@ -171,7 +171,7 @@ async def test_a_custom_resource_waits_for_its_definition_at_the_edge(link: Link
     await link.no_problem()
 
 
-async def test_a_custom_resource_waits_for_a_definition_that_somebody_else_makes(link: Link) -> None:
+async def test_a_custom_resource_waits_for_a_definition_that_another_client_creates(link: Link) -> None:
     widgets, namespace = link.kind("widgets", "Widget"), await link.put_namespace("shop")
     await link.define(link.mailbox, widgets=definition(widgets))
     await link.put(widgets, obj(widgets, "one", {"spec": {"size": 1}}), namespace)

@@ -78,7 +78,7 @@ async def test_a_syncer_that_lost_its_journal_changes_nothing_when_nothing_chang
     assert await versions(link, namespace, MAPS, SECRETS, widgets) == before
 
 
-async def test_what_happens_while_nobody_runs_is_done_afterwards_and_only_that(link: Link) -> None:
+async def test_changes_during_downtime_are_applied_afterwards_and_nothing_else(link: Link) -> None:
     namespace, widgets = await furnished(link)
     await link.start()
     await busy(link, namespace, widgets)

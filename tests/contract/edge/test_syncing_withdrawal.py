@@ -191,7 +191,7 @@ async def test_a_copy_that_goes_without_a_word_leaves_an_orphan_that_is_kept_and
     await link.at_edge(MAPS, "prices", namespace, lambda one: one["data"] == {"tea": "3"})
 
 
-async def test_orphans_go_when_somebody_says_how_many_they_are(link: Link) -> None:
+async def test_orphans_are_deleted_when_an_operator_states_their_number(link: Link) -> None:
     namespace = await lost(link, "prices", "opening")
     await link.told(lambda report: report["objects"]["orphaned"] == 2)
     release = {"metadata": {"annotations": {"edge.kcp.io/release-orphans": "1"}}}

@@ -102,7 +102,7 @@ async def one() -> AsyncIterator[Tenants]:
         yield found
 
 
-async def test_a_stranger_gets_no_destination_and_learns_nothing_but_that(one: Tenants) -> None:
+async def test_an_author_without_the_right_gets_no_destination_and_learns_nothing_else(one: Tenants) -> None:
     await one.place(ALICE, "p", PROD)
     await one.leads_to("p", reason="PlacingNotAllowed")
     found = await one.get("p")

@@ -62,7 +62,7 @@ async def test_service_accounts_of_all_workspaces_of_an_organization_are_one_ten
     assert found == [Flow(WORKLOADS, "root:acme", user)] * 2
 
 
-async def test_strangers_and_unverified_credentials_have_flows_by_address(hub: PlatformHub) -> None:
+async def test_unknown_users_and_unverified_credentials_have_flows_by_address(hub: PlatformHub) -> None:
     assert flow_of(hub, request(None)) == Flow(STRANGERS, "192.0.2.1", "")
     assert flow_of(hub, request("forged", peer="[2001:db8::1]:443")) == Flow(STRANGERS, "[2001:db8::1]", "")
 

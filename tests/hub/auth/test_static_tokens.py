@@ -59,7 +59,7 @@ def test_the_file_has_hashes_and_is_for_its_owner_alone(path: Path) -> None:
     assert read_tokens(path) == {token_hash("secret"): TokenRecord("ann", ("dev",), NOW, NOW + timedelta(days=1))}
 
 
-def test_whoever_has_a_token_is_somebody_who_is_known(path: Path) -> None:
+def test_a_user_with_a_token_is_authenticated(path: Path) -> None:
     hand_out(path, secret=TokenRecord("ann", ("dev",)), other=TokenRecord("bob", (AUTHENTICATED, "ops")))
     door = Door(path)
     assert door.user("Bearer secret") == User("ann", ("dev", AUTHENTICATED))

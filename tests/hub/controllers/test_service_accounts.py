@@ -65,7 +65,7 @@ async def test_an_authority_that_is_sealed_and_being_deleted_is_not_fought_over(
     assert (await house.get("configmaps", "kube-root-ca.crt"))["data"] == BUNDLE
 
 
-async def test_other_accounts_are_nobodys_business(house: House) -> None:
+async def test_other_accounts_are_left_alone(house: House) -> None:
     await house.create("serviceaccounts", "robot")
     await house.delete("serviceaccounts", "robot")
     await house.settle()

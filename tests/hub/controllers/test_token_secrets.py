@@ -143,7 +143,7 @@ async def test_a_sealed_or_dying_secret_is_not_fought_over(house: House) -> None
     assert "token" not in (await house.get("secrets", "t"))["data"]
 
 
-async def test_other_secrets_are_nobodys_business(house: House) -> None:
+async def test_other_secrets_are_left_alone(house: House) -> None:
     annotations = {NAME: "robot", "like": TYPE}
     await house.create("secrets", "plain", annotations=annotations)
     revision = house.store.revision

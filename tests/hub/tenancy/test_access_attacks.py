@@ -260,7 +260,7 @@ async def test_a_body_cannot_name_another_workspace(tenants: Tenants) -> None:
     assert tenants.bobs() == before
 
 
-async def test_a_binding_names_nobody_outside_its_workspace(tenants: Tenants) -> None:
+async def test_a_binding_names_no_user_outside_its_workspace(tenants: Tenants) -> None:
     """Alice's binding for a name that Bob's ServiceAccount has as well is about her own."""
     token = await tenants.robot(BOBS)
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "owner"}

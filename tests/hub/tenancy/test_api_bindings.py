@@ -223,7 +223,7 @@ async def test_an_empty_export_is_bound_to_nothing() -> None:
     assert "boundResources" not in binding["status"]
 
 
-async def test_a_second_binding_of_the_same_resource_stays_unbound_and_harms_nobody() -> None:
+async def test_a_second_binding_of_the_same_resource_stays_unbound_and_changes_nothing() -> None:
     local = await provided()
     await local.bind("c-cons", "w", "root:prov", "ex.test")
     second = await local.bind("c-cons", "w2", "root:prov", "ex.test")
@@ -388,7 +388,7 @@ async def test_default_bindings_of_two_workspaces_differ_in_nothing_but_their_na
         assert found["metadata"]["annotations"] == {"kcp.io/cluster": cluster}
 
 
-async def test_default_bindings_follow_their_export_and_leave_names_to_whoever_has_them() -> None:
+async def test_default_bindings_follow_their_export_and_leave_used_names_alone() -> None:
     local = await provided()
 
     def bound(cluster: str, now: str) -> dict[str, Any]:

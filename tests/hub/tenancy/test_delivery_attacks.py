@@ -125,7 +125,7 @@ async def test_what_is_no_claim_is_free_and_so_is_deleting_it(grounds: Grounds) 
         assert forbids(await grounds.of(ALICE, "POST", "", {**LED, "spec": {**LED["spec"], **ELSEWHERE}}), "spec")
 
 
-async def test_nobody_does_it_through_a_view_of_their_own_or_as_a_robot(grounds: Grounds) -> None:
+async def test_no_user_does_it_through_an_own_view_or_as_a_service_account(grounds: Grounds) -> None:
     hub, home = grounds.hub, grounds.home
     found = await hub.of(ALICE, "GET", f"/clusters/{home}{APIS}/apibindings/edge.kcp.io")
     identities = {one["resource"]: one["schema"]["identityHash"] for one in found.json["status"]["boundResources"]}

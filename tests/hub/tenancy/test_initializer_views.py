@@ -318,7 +318,7 @@ async def test_the_right_to_initialize_is_enough_and_is_for_that_type(waiting: S
     assert (await waiting.finish(BOB)).status == 200
 
 
-async def test_a_type_of_ones_own_leads_into_nobody_elses_workspaces(waiting: Scene) -> None:
+async def test_an_own_type_gives_no_access_to_other_workspaces(waiting: Scene) -> None:
     """Bob may initialize whatever is in his own workspace; Alice's workspaces do not wait for that."""
     spec = {"metadata": {"name": "mine"}, "spec": {"initializer": True}}
     await waiting.hub.made(BOB, f"/clusters/{waiting.team}{TENANCY}/workspacetypes", spec)
@@ -365,7 +365,7 @@ async def test_an_operator_lends_no_rights_that_reach_beyond_the_workspace() -> 
     assert (await one.get(ALICE, one.view(one.cluster, "/metrics"))).status == 403
 
 
-async def test_impersonating_somebody_in_the_waiting_workspace_makes_nobody_an_initializer(waiting: Scene) -> None:
+async def test_impersonation_in_a_waiting_workspace_makes_no_user_an_initializer(waiting: Scene) -> None:
     answer = await waiting.hub.of(BOB, "GET", waiting.view(waiting.cluster, MAPS), impersonate_user="alice")
     assert answer.status == 403
 

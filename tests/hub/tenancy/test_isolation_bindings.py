@@ -194,7 +194,7 @@ async def test_a_binding_is_not_bound_by_saying_so(neighbours: Neighbours) -> No
 
 
 @pytest.mark.parametrize("plural", ["widgets", "Widgets", "widgets:", "*"])
-async def test_nobody_names_objects_by_their_identity(neighbours: Neighbours, plural: str) -> None:
+async def test_no_client_names_objects_by_their_identity(neighbours: Neighbours, plural: str) -> None:
     """Only administrators of the whole hub do."""
     asked = f"{plural}:{neighbours.identity}" if not plural.endswith(":") else f"{plural}{neighbours.identity}"
     for where in (neighbours.alices, neighbours.bobs, "*"):

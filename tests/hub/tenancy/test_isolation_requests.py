@@ -258,9 +258,7 @@ async def test_a_workspace_that_is_closed_and_one_that_is_not_there_are_the_same
 
 
 @pytest.mark.parametrize("name", ["bob", "kcp-admin", "system:serviceaccount:default:robot", "system:masters", "root"])
-async def test_being_somebody_else_in_ones_own_workspace_is_nothing_elsewhere(
-    neighbours: Neighbours, name: str
-) -> None:
+async def test_impersonation_in_ones_own_workspace_has_no_effect_elsewhere(neighbours: Neighbours, name: str) -> None:
     for group in ("", "system:masters", "system:kcp:admin", "system:serviceaccounts", AUTHENTICATED):
         headers = {"impersonate_user": name} | ({"impersonate_group": group} if group else {})
         for where in (neighbours.bobs, "root:org", "root", "*", "system:admin"):
@@ -508,7 +506,7 @@ async def test_no_question_brings_more_than_ones_own(neighbours: Neighbours, acc
 
 
 @pytest.mark.parametrize("where", ["BOBS", "*", "root:org", "root:org:bobs", "system:admin"])
-async def test_nobody_watches_others(neighbours: Neighbours, where: str) -> None:
+async def test_no_syncer_watches_other_mailboxes(neighbours: Neighbours, where: str) -> None:
     where = where.replace("BOBS", neighbours.bobs)
     for query in ("watch=1", "watch=1&resourceVersion=1", "watch=true&sendInitialEvents=true&allowWatchBookmarks=true"):
         for rest in ("/api/v1/configmaps", "/api/v1/watch/configmaps", f"{TENANCY}/workspaces", f"{APIS}/apibindings"):

@@ -210,7 +210,7 @@ async def test_a_pod_with_containers_is_led_to_no_cluster_either_and_is_free_oth
     assert (await cloud.of(ALICE, "PATCH", "web", CLAIMS["spec.nodeName"], content_type=MERGE_PATCH)).status == 200
 
 
-async def test_nobody_gets_more_rights_by_calling_themselves_something_else(cloud: Cloud) -> None:
+async def test_no_user_gets_more_rights_by_another_name(cloud: Cloud) -> None:
     claim = CLAIMS["spec.nodeName"]
     robot = await cloud.hub.robot(cloud.alices)
     with cloud.hub.writes_nothing():

@@ -72,7 +72,7 @@ def allows(
     return authorizer.decide(cluster, user, attributes).allowed
 
 
-async def test_the_policy_limits_those_who_may_do_everything_else(authorizer: WorkspaceAuthorizer) -> None:
+async def test_the_policy_limits_administrators_too(authorizer: WorkspaceAuthorizer) -> None:
     assert not allows(authorizer, CREATE_POD)
     assert allows(authorizer, CREATE_POD._replace(verb="list"))
     assert allows(authorizer, Attributes("create", "apps", "deployments", "", "default"))

@@ -185,7 +185,7 @@ async def test_the_hub_tells_that_it_records_authors(workspace: Workspace) -> No
     assert (await workspace.of(ALICE, "GET", "/version")).json[RECORDS_AUTHORS] is True
 
 
-async def test_a_placement_without_an_author_gets_the_one_who_annotates_it(workspace: Workspace) -> None:
+async def test_a_placement_without_an_author_gets_the_user_that_annotates_it(workspace: Workspace) -> None:
     await workspace.place(MASTER)
     [key] = [key for key in workspace.hub.stored(workspace.cluster) if "/edgeplacements" in key]
     entry = workspace.hub.store.get(key)

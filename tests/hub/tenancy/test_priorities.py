@@ -38,7 +38,7 @@ def forbids(answer: Answer, kind: str, priority: int) -> bool:
     return answer.status == 403 and bool(answer.message.endswith(f'User "alice" {told}'))
 
 
-async def test_a_tenant_goes_before_nobody_however_they_say_it() -> None:
+async def test_a_tenant_gets_no_priority_in_any_spelling() -> None:
     hub, at = await opened()
     for kind, home in HOMES.items():
         path = at + home

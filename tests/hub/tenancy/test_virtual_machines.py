@@ -241,7 +241,7 @@ async def test_everything_that_a_machine_may_say_is_kept(shop: Shop) -> None:
     assert written.json["status"] == status
 
 
-async def test_what_nobody_knows_is_refused_or_dropped(shop: Shop) -> None:
+async def test_unknown_fields_are_refused_or_dropped(shop: Shop) -> None:
     answer = await shop.create(demo(needEip=True))
     assert (answer.status, 'unknown field "spec.virtualMachine.needEip"' in answer.message) == (400, True)
     answer = await shop.create(demo(needEip=True), fieldValidation="Ignore")

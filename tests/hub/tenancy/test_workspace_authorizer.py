@@ -198,7 +198,7 @@ async def test_taking_access_away_counts_at_once(world: World) -> None:
     assert not world.allows("one", ALICE)
 
 
-async def test_everybody_who_is_known_may_enter_root_and_nobody_else(world: World) -> None:
+async def test_only_authenticated_users_may_enter_root(world: World) -> None:
     await world.role("root", AUTHENTICATED, EVERYTHING, kind="Group")
     await world.role("root", "system:unauthenticated", EVERYTHING, EVERY_PATH, kind="Group")
     assert world.allows("root", ALICE)
@@ -287,7 +287,7 @@ async def test_rules_are_listed_for_users_with_access_to_the_workspace(world: Wo
 # --- ServiceAccounts and others who are somebody in one workspace alone ---------------------------
 
 
-async def test_a_service_account_is_somebody_in_its_own_workspace_alone(world: World) -> None:
+async def test_a_service_account_is_known_in_its_own_workspace_alone(world: World) -> None:
     for cluster in ("one", "two", "root"):
         await world.role(cluster, ROBOT.name, EVERYTHING, EVERY_PATH)
     assert world.allows("one", ROBOT)
@@ -341,7 +341,7 @@ async def test_the_owner_of_a_workspace_is_whomever_they_like_in_it_and_nowhere_
 
 
 @pytest.mark.parametrize("group", [ADMINISTRATORS, OPERATORS])
-async def test_impersonating_those_who_rule_everywhere_gives_their_owner_nothing(world: World, group: str) -> None:
+async def test_impersonating_administrators_of_everything_gives_an_owner_nothing(world: World, group: str) -> None:
     await world.role("one", "alice", EVERYTHING, EVERY_PATH)
     headers = {"impersonate-user": "x", "impersonate-group": f"{group}\n{AUTHENTICATED}"}
     somebody = impersonated_user(ALICE, headers, world.authorizer, "one")
@@ -370,7 +370,7 @@ async def test_an_operator_who_is_taken_for_an_ordinary_user_may_do_what_that_on
 
 @pytest.mark.parametrize("resource", ["apiexports", "apibindings"])
 @pytest.mark.parametrize("verb", ["update", "patch"])
-async def test_nobody_but_the_system_says_what_is_bound_to_which_data(world: World, resource: str, verb: str) -> None:
+async def test_only_the_system_binds_claims_to_data(world: World, resource: str, verb: str) -> None:
     status = Attributes(verb, "apis.kcp.io", resource, "status", "", "x")
     await world.role("one", "alice", EVERYTHING, EVERY_PATH)
     assert not world.allows("one", OPERATOR, status)
@@ -487,7 +487,7 @@ ASKED = st.builds(
 
 
 @given(cluster=CLUSTERS, groups=GROUPS, home=st.sampled_from(["one", "two"]), asked=ASKED)
-async def test_whoever_belongs_to_a_workspace_gets_nothing_from_elsewhere_however_it_is_written(
+async def test_a_member_of_a_workspace_gets_nothing_from_other_workspaces_in_any_spelling(
     cluster: str, groups: list[str], home: str, asked: Attributes
 ) -> None:
     world = World()

@@ -40,7 +40,7 @@ def logical_cluster(name: str) -> Obj:
 
 
 @pytest.mark.parametrize("accept", ["application/json", TABLE, f"{TABLE},application/json"])
-async def test_a_home_is_a_workspace_even_for_those_who_prefer_tables(hub: LocalWorkspaces, accept: str) -> None:
+async def test_a_home_is_a_workspace_also_for_clients_that_prefer_tables(hub: LocalWorkspaces, accept: str) -> None:
     answer = await hub.get(workspaces_of("root", "~"), accept=accept)
     assert answer.status == 200
     assert answer.json["kind"] == "Workspace"
@@ -235,7 +235,7 @@ async def test_a_workspace_whose_generated_name_was_taken_is_complete_nonetheles
     assert hub.platform.tenancy.clusters.path_of(other["spec"]["cluster"]) == "root:w-other"
 
 
-async def test_a_workspace_for_shards_of_which_nobody_can_tell_which_they_are_waits(hub: LocalWorkspaces) -> None:
+async def test_a_workspace_for_undecidable_shards_waits(hub: LocalWorkspaces) -> None:
     selector = {"matchExpressions": [{"key": "name", "operator": "Like", "values": ["root"]}]}
     made = await hub.create(workspaces_of("root"), workspace("a", location={"selector": selector}))
     assert made["status"]["phase"] == "Scheduling"

@@ -111,7 +111,7 @@ async def test_the_namespace_of_a_new_cluster_is_active(local: LocalTenancy) -> 
         User("kcp-admin", cluster="abc"),
     ],
 )
-async def test_somebody_of_one_cluster_is_nobodys_namesake_in_another(local: LocalTenancy, user: User) -> None:
+async def test_a_user_of_one_cluster_is_no_namesake_in_another(local: LocalTenancy, user: User) -> None:
     cluster = (await local.create("root", "g1", user))["spec"]["cluster"]
     assert not any("clusterrolebindings" in key for key in local.keys(cluster))
 

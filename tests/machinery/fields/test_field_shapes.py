@@ -245,7 +245,7 @@ def test_nulls_and_empty_objects_are_claimed_and_empty_lists_are_not() -> None:
     assert claimed(things={}, list=[], set=None) == {"f:things": {}, "f:set": {}}
 
 
-def test_what_the_server_names_and_counts_is_nobodys() -> None:
+def test_fields_that_the_server_sets_have_no_manager() -> None:
     obj = {
         "apiVersion": "v1",
         "kind": "ConfigMap",

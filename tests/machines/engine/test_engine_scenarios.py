@@ -222,7 +222,7 @@ def test_replicas_get_other_flavors_when_the_best_liked_one_does_not_suffice() -
     assert [chosen.flavors for chosen in decision.chosen] == [("A",), ("A",), ("B",)]
 
 
-def test_a_flavor_that_nobody_offers_is_another_reason_than_one_that_is_used_up() -> None:
+def test_a_flavor_that_no_site_offers_has_another_reason_than_one_that_is_used_up() -> None:
     one = engine(site("a", flavors={}), site("b", flavors={LARGE: 0}), site("c", flavors={SMALL: 3}))
     assert one.decide(ask()).message == f"0/3 clusters fit: 2 no flavor {LARGE}, 1 out of {LARGE}"
 
@@ -301,7 +301,7 @@ def test_least_allocated_weighs_memory_vcpus_storage_and_addresses() -> None:
     assert score_volume(used, asks) == pytest.approx(98)
 
 
-def test_where_nobody_counts_vcpus_the_share_of_the_flavor_stands_in() -> None:
+def test_without_vcpus_the_share_of_the_flavor_is_used() -> None:
     asks = FlavorCombination((LARGE,), ResourceClaim(((LARGE, 1),), 2, 4), 100.0)
     assert score_least_allocated(standing(Capacity({LARGE: 4}), ResourceClaim(())), asks) == pytest.approx(75)
     assert score_least_allocated(standing(Capacity({LARGE: 4}, vcpus=4), ResourceClaim(())), asks) == pytest.approx(
@@ -517,7 +517,7 @@ def test_spot_machines_come_from_pools_of_their_own(wish: dict[str, object], mac
 
 
 @pytest.mark.parametrize("pools", [{}, {LARGE: None}, {LARGE: {"cpu_immediate": 7, "mem_immediate": [1]}}])
-def test_spot_machines_are_out_where_nobody_offers_any(pools: dict[str, object]) -> None:
+def test_spot_machines_do_not_fit_where_no_site_offers_any(pools: dict[str, object]) -> None:
     decision = engine(site("a", capacity=Capacity({LARGE: 9}, spot=pools))).decide(spot())
     assert decision.message == f"0/1 clusters fit: 1 out of spot {LARGE}"
 

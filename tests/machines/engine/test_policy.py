@@ -91,6 +91,6 @@ def test_a_policy_may_have_nothing_to_say() -> None:
         ("predicates: [{name: [a]}]", "unknown plugin"),
     ],
 )
-def test_a_policy_that_nobody_can_follow_is_refused(text: str, why: str) -> None:
+def test_a_policy_that_cannot_be_followed_is_refused(text: str, why: str) -> None:
     with pytest.raises(PolicyError, match=re.escape(why)):
         read_policy(text)

@@ -59,7 +59,7 @@ def test_the_highest_priority_is_first_and_of_equals_who_came_first(priorities: 
     assert popped(queue, 10) == list(expected)
 
 
-def test_nobody_is_handed_out_twice_however_often_it_is_added() -> None:
+def test_no_key_has_two_workers_however_often_it_is_added() -> None:
     queue = queue_of(wish("a"), wish("a"), wish("b"))
     assert len(queue) == 2
     queue.put(wish("a"), 5)
@@ -155,7 +155,7 @@ def test_a_change_ends_a_pause_too() -> None:
     assert popped(queue, 0.5) == ["a"]
 
 
-def test_an_update_that_changes_nothing_wakes_nobody() -> None:
+def test_an_update_that_changes_nothing_notifies_no_watcher() -> None:
     queue = queue_of(wish("a"))
     popped(queue, 0)
     queue.refuse("a", 0)
@@ -236,7 +236,7 @@ def queue_with_many_who_wait() -> SchedulingQueue:
     return queue
 
 
-def test_those_who_ask_for_the_same_are_asked_about_once() -> None:
+def test_callers_with_the_same_question_share_one_review() -> None:
     queue = queue_with_many_who_wait()
     asked: list[str] = []
 

@@ -274,7 +274,7 @@ def test_without_a_copy_of_the_same_files_wrong_ones_are_an_error(tmp_path: Path
         kept.read(SchedulerFiles(str(conf)), NOON)
 
 
-async def test_a_copy_that_cannot_be_written_is_told_of_and_harms_nobody(tmp_path: Path, conf: Path) -> None:
+async def test_a_copy_that_cannot_be_written_is_reported_and_delays_no_other(tmp_path: Path, conf: Path) -> None:
     async with watched(SchedulerFiles(str(conf)), FileCopy(str(tmp_path / "nowhere" / "kept.json"))) as one:
         replaced(conf / POLICY, FLAVOR_ALONE)
         await one.until_filters("Flavor")
