@@ -19,7 +19,7 @@ from farflung.client.rest import Client
 from farflung.client.transport import OutgoingRequest, Reply
 from farflung.lib.backoff import Backoff
 from farflung.runtime.environment import Environment
-from farflung.syncer import syncer
+from farflung.syncer import discovery
 from farflung.syncer.reachability import FIRST_PROBE, LONGEST_PROBE, RECENT, Reachability
 
 FOR_EVER = 1000.0  #: seconds; longer than any test waits
@@ -164,7 +164,7 @@ async def test_an_unstable_side_is_probed_with_backoff() -> None:
 def patient() -> Iterator[Environment]:
     """Pauses after a failure never end by themselves; only probes are sent."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(syncer, "MISSING", Backoff(FOR_EVER, FOR_EVER, lambda: 1.0))
+        patch.setattr(discovery, "MISSING", Backoff(FOR_EVER, FOR_EVER, lambda: 1.0))
         yield Environment(time.monotonic, sleep, lambda: 0.5, Backoff(FOR_EVER, FOR_EVER, lambda: 1.0))
 
 
