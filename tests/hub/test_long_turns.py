@@ -15,7 +15,6 @@ from hub_harness import (
     CONFIG_MAPS,
     JSON_PATCH,
     MERGE_PATCH,
-    PARTIAL,
     PARTIAL_LIST,
     PROTOBUF,
     TABLE,
@@ -86,24 +85,23 @@ def attacks() -> Iterator[Attack]:
 
 
 def reads_of_large_objects() -> Iterator[Attack]:
-    """Objects of a megabyte, in lists and initial events of every form."""
-    rules = ",".join(f'{{"verbs":["get"],"apiGroups":["g{one}"],"resources":["r"]}}' for one in range(8_000))
+    """Objects of hundreds of kilobytes, in lists and initial events of every form."""
+    rules = ",".join(f'{{"verbs":["get"],"apiGroups":["g{one}"],"resources":["r"]}}' for one in range(5_000))
     yield "POST", ROLES, named(f'"rules":[{rules}]'), JSON
-    nested = ",".join(f'[[[[{{"a":{one}}}]]]]' for one in range(20_000))
+    nested = ",".join(f'[[[[{{"a":{one}}}]]]]' for one in range(10_000))
     yield "POST", TREES, named(f'"apiVersion":"example.com/v1","kind":"Tree","spec":[{nested}]'), JSON
     for path in (ROLES, TREES):
         for accept in (YAML, TABLE, PARTIAL_LIST, PROTOBUF if path == ROLES else JSON):
             yield "GET", path, b"", accept
-        for accept in (TABLE, PARTIAL):
-            yield "GET", f"{path}?watch=1&resourceVersion=0&timeoutSeconds=1&includeObject=Object", b"", accept
+    yield "GET", f"{TREES}?watch=1&resourceVersion=0&timeoutSeconds=1&includeObject=Object", b"", TABLE
 
 
 def large_definitions() -> Iterator[Attack]:
-    """A schema of almost a megabyte, deep and wide, and every document that describes it."""
+    """A schema of several hundred kilobytes, deep and wide, and every document that describes it."""
     part = struct(a=STRING | {"pattern": "^[a-z]+$"}, b={"type": "array", "items": struct(c=STRING)})
     described = definition(
-        version(**{f"f{one}": part for one in range(4_000)}),
-        version("v2", storage=False, **{f"g{one}": STRING for one in range(5_000)}),
+        version(**{f"f{one}": part for one in range(2_000)}),
+        version("v2", storage=False, **{f"g{one}": STRING for one in range(2_500)}),
         plural="larges",
         kind="Large",
     )
