@@ -48,7 +48,7 @@ seen = st.builds(
     version=st.integers(1, 1000),
     api_version=st.just("v1"),
     labels=st.dictionaries(st.just("env"), st.sampled_from(["prod", "dev"])),
-    alive=st.booleans() | st.just(True),
+    is_terminating=st.booleans() | st.just(False),
     ours=st.sampled_from([False, False, True]),
     system=st.sampled_from([False, False, True]),
 )
@@ -84,14 +84,18 @@ class Twin:
 
     def namespace(self, cluster: str, name: str) -> Any:
         found = self.objects.get((cluster, ObjectRef(NAMESPACES, "", name)))
-        return found.labels if found is not None and found.alive and not found.system else None
+        return found.labels if found is not None and not found.is_terminating and not found.system else None
 
     def selected(self, key: PlacementKey) -> dict[ObjectRef, Any]:
         what = self.whats.get(key)
         found = {
             ref: what.selects(ref, seen.labels, self.namespace(cluster, ref.namespace) if ref.namespace else None)
             for (cluster, ref), seen in self.objects.items()
-            if what is not None and cluster == key.cluster and seen.alive and not seen.ours and not seen.system
+            if what is not None
+            and cluster == key.cluster
+            and not seen.is_terminating
+            and not seen.ours
+            and not seen.system
             if ref.resource != EVENTS
         }
         return {ref: selected for ref, selected in found.items() if selected is not None}
@@ -110,7 +114,7 @@ class Twin:
         return {
             ref.name
             for (cluster, ref), seen in self.objects.items()
-            if what is not None and cluster == key.cluster and ref.resource == NAMESPACES and seen.alive
+            if what is not None and cluster == key.cluster and ref.resource == NAMESPACES and not seen.is_terminating
             if not seen.system and what.selects_namespace(seen.labels)
         }
 

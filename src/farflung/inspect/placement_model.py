@@ -171,5 +171,5 @@ class PlacementModel:
         return [
             SourceObject(cluster, one.version, project.strip(orjson.loads(one.document)))
             for cluster, one in found
-            if one.alive and not one.ours and not one.system
+            if not one.is_terminating and not one.ours and not one.system
         ]

@@ -335,7 +335,7 @@ class CopyPlan:
             return change
         if after.problem:
             change.problem = after.problem
-        elif observed is not None and observed.ours and not observed.alive:
+        elif observed is not None and observed.ours and observed.is_terminating:
             change.what, change.anew = WITHDRAWN, after.obj is not None
         elif after.obj is None:
             if observed is not None and self._would_be_deleted(copy, observed):

@@ -140,7 +140,7 @@ class TraceSources:
             return PlacementObstacle(
                 "every cluster has its own", "create an object of another name if the clusters need this one"
             )
-        if found is not None and not found.alive:
+        if found is not None and found.is_terminating:
             return PlacementObstacle(
                 "it is being deleted", "wait for its finalizers, and create it again if you need it"
             )

@@ -113,7 +113,7 @@ class Withdrawals:
         kind."""
         seen = self._indexes.objects.get(cluster, ref)
         if seen is not None:
-            return not seen.alive
+            return seen.is_terminating
         watched = self._indexes.served_kinds.collection(cluster, ref.resource)
         return watched is not None and self._is_listed(watched)
 

@@ -325,7 +325,7 @@ class PlacementIndex:
     ) -> Selected | None:
         """None also for objects that are deleted, terminating, copies, system objects, or of a kind that is not
         copied."""
-        if placement.workload is None or seen is None or not seen.alive or seen.ours or seen.system:
+        if placement.workload is None or seen is None or seen.is_terminating or seen.ours or seen.system:
             return None
         if category(ref.resource) is Category.NOWHERE:
             return None
@@ -367,7 +367,7 @@ class PlacementIndex:
 
 def _labels(seen: ObservedObject | None) -> Mapping[str, str] | None:
     """None if the object is deleted, terminating or a system object."""
-    return seen.labels if seen is not None and seen.alive and not seen.system else None
+    return seen.labels if seen is not None and not seen.is_terminating and not seen.system else None
 
 
 def _is_unlisted(selected: Selected | None) -> bool:

@@ -376,7 +376,7 @@ class NameOwners:
 
     def _source(self, key: PlacementKey, scope: ObjectRef) -> ObservedObject | None:
         seen = self._objects.get(key.cluster, scope)
-        return seen if seen is not None and seen.alive and not seen.ours else None
+        return seen if seen is not None and not seen.is_terminating and not seen.ours else None
 
     # --- writes -----------------------------------------------------------------------------------
 

@@ -58,10 +58,10 @@ class Dependencies:
         """Whether the object cannot be created: its namespace or the object that serves its kind is terminating."""
         if ref.namespace:
             namespace = self._objects.get(cluster, ObjectRef(NAMESPACES, "", ref.namespace))
-            if namespace is not None and not namespace.alive:
+            if namespace is not None and namespace.is_terminating:
                 return True
         serving = [self._objects.get(cluster, one) for one in self._served_kinds.serving(cluster, ref.resource)]
-        return bool(serving) and not any(seen is not None and seen.alive for seen in serving)
+        return bool(serving) and not any(seen is not None and not seen.is_terminating for seen in serving)
 
     def waiting(self, mailbox: str, cluster: str, ref: ObjectRef) -> Iterator[ObjectRef]:
         """Missing copies that may have waited for the deletion of a namespace, a binding or a definition."""
@@ -87,7 +87,7 @@ class Dependencies:
 
 
 def _left(serving_object: ObjectRef, there: ObservedObject | None, now: datetime) -> float:
-    if there is None or not there.alive:
+    if there is None or there.is_terminating:
         return math.inf
     since = pending_since(serving_object, there)
     return 0.0 if since is None else max(0.0, SERVING_TIMEOUT - max(0.0, (now - since).total_seconds()))
@@ -183,7 +183,11 @@ class PlacementState:
         cluster = self.mailboxes[mailbox]
         if not _is_alive(after):
             affected |= {CopyKey(mailbox, one) for one in self.dependencies.of(cluster, ref)}
-        if ref.resource in CONTAINER_KINDS and before is not None and (after is None or after.alive > before.alive):
+        if (
+            ref.resource in CONTAINER_KINDS
+            and before is not None
+            and (after is None or before.is_terminating > after.is_terminating)
+        ):
             affected |= {CopyKey(mailbox, one) for one in self.dependencies.waiting(mailbox, cluster, ref)}
         return affected | self._recheck(mailbox, ref) | self._review(were - are)
 
@@ -238,7 +242,7 @@ class PlacementState:
     # --- placements and slices --------------------------------------------------------------------
 
     def on_placement(self, key: PlacementKey, seen: Placement | None) -> set[WorkKey]:
-        if seen is not None and not seen.alive:
+        if seen is not None and seen.is_terminating:
             seen = None
         before = self.placements.pop(key, None)
         affected: set[WorkKey] = {StatusKey(key)}
@@ -320,7 +324,9 @@ class PlacementState:
     def on_workspace(self, name: str, workspace: Workspace | None) -> set[WorkKey]:
         if not is_mailbox_name(name):
             return set()
-        usable = workspace is not None and workspace.alive and workspace.ready and bool(workspace.target_name)
+        usable = (
+            workspace is not None and not workspace.is_terminating and workspace.ready and bool(workspace.target_name)
+        )
         cluster = workspace.cluster if workspace is not None and usable else ""
         before = self.mailboxes.get(name, "")
         if cluster == before:
@@ -400,7 +406,9 @@ class PlacementState:
         others = observed.placements - placements if observed is not None else ()
         kept = sorted(key for key in others if self.is_unresolved(key))
         found = [(one, self.objects.get(one, ref)) for one in contributing_clusters(ref, reasons, kept)]
-        sources = [(one, seen) for one, seen in found if seen and seen.alive and not seen.ours and not seen.system]
+        sources = [
+            (one, seen) for one, seen in found if seen and not seen.is_terminating and not seen.ours and not seen.system
+        ]
         if ref.resource in SHARED_KINDS and self.name_owners.is_contested(copy.mailbox):
             owner = self.name_owners.owner(copy.mailbox, ref)  # the others have the same content, or had
             sources = [one for one in sources if self.name_owners.tenant(one[0]) == owner] or sources
@@ -415,7 +423,7 @@ class PlacementState:
 
     def is_being_emptied(self, copy: CopyKey, cluster: str) -> bool:
         """Whether there are copies to delete in it first."""
-        return any(seen.ours and seen.alive for seen in self._within(copy, cluster))
+        return any(seen.ours and not seen.is_terminating for seen in self._within(copy, cluster))
 
     def _within(self, copy: CopyKey, cluster: str) -> Iterator[ObservedObject]:
         """Objects in a namespace, or of the kinds of a definition or binding."""
@@ -546,12 +554,12 @@ def _by_location(
 
 
 def _is_alive(seen: ObservedObject | None) -> bool:
-    return seen is not None and seen.alive
+    return seen is not None and not seen.is_terminating
 
 
 def _made_for(seen: ObservedObject | None) -> frozenset[PlacementKey]:
     """The placements of a copy; none if it is being deleted."""
-    return seen.placements if seen is not None and seen.alive else frozenset()
+    return seen.placements if seen is not None and not seen.is_terminating else frozenset()
 
 
 def _decisive(seen: Placement | None) -> object:

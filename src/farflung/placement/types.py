@@ -117,7 +117,7 @@ class Placement(msgspec.Struct, frozen=True):
     problem: str = ""  #: why the fields above are invalid; then they are empty.  See `find_problem`
     workload: WorkloadSelector = WorkloadSelector()  #: the objects that it selects
     annotations: Mapping[str, str] = NOTHING
-    alive: bool = True  #: it has no deletionTimestamp
+    is_terminating: bool = False  #: it has a deletionTimestamp
     document: bytes = EMPTY_DOCUMENT  #: JSON
     created: str = ""
     author: Author | None = None  #: None: not recorded
@@ -205,7 +205,7 @@ def parse_placement(obj: Obj | bytes, cluster: str = "") -> Placement:
         found.metadata.generation,
         workload=parse_workload_selector(document),
         annotations=found.metadata.annotations or NOTHING,
-        alive=found.metadata.deletion_timestamp is None,
+        is_terminating=found.metadata.deletion_timestamp is not None,
         document=document,
         created=found.metadata.creation_timestamp or "",
         author=author_of(found.metadata.annotations or NOTHING),
@@ -353,7 +353,7 @@ class ObservedObject(msgspec.Struct, frozen=True):
     generation: int = 0
     labels: Mapping[str, str] = NO_LABELS
     annotated: int = 0  #: a hash of its annotations
-    alive: bool = True  #: it has no deletionTimestamp
+    is_terminating: bool = False  #: it has a deletionTimestamp
     system: bool = False  #: every cluster creates its own; never copied
     ours: bool = False  #: it is a copy
     placements: frozenset[PlacementKey] = NO_PLACEMENTS  #: of a copy
@@ -367,7 +367,7 @@ class ObservedObject(msgspec.Struct, frozen=True):
         return (
             0 < self.generation == other.generation
             and self.uid == other.uid
-            and self.alive == other.alive
+            and self.is_terminating == other.is_terminating
             and self.api_version == other.api_version
             and self.annotated == other.annotated
             and self.labels == other.labels
@@ -454,7 +454,7 @@ def parse_object(resource: GroupResource, api_version: str, document: bytes) -> 
         generation=metadata.generation,
         labels=metadata.labels or NO_LABELS,
         annotated=hash(tuple(annotations.items())),
-        alive=metadata.deletion_timestamp is None,
+        is_terminating=metadata.deletion_timestamp is not None,
         system=not ours and may_be_system(resource) and is_system(resource, orjson.loads(document)),
         ours=ours,
         placements=_made_for(projection.placements) if ours else NO_PLACEMENTS,
@@ -612,8 +612,8 @@ class SyncTarget(msgspec.Struct, frozen=True):
     status: TargetStatus | None = None
 
     @property
-    def alive(self) -> bool:
-        return self.metadata.deletion_timestamp is None
+    def is_terminating(self) -> bool:
+        return self.metadata.deletion_timestamp is not None
 
     @property
     def heartbeat(self) -> str:
@@ -641,8 +641,8 @@ class Workspace(msgspec.Struct, frozen=True):
     status: WorkspaceStatus | None = None
 
     @property
-    def alive(self) -> bool:
-        return self.metadata.deletion_timestamp is None
+    def is_terminating(self) -> bool:
+        return self.metadata.deletion_timestamp is not None
 
     @property
     def cluster(self) -> str:
@@ -677,8 +677,8 @@ class ApiBinding(msgspec.Struct, frozen=True):
     status: BindingStatus | None = None
 
     @property
-    def alive(self) -> bool:
-        return self.metadata.deletion_timestamp is None
+    def is_terminating(self) -> bool:
+        return self.metadata.deletion_timestamp is not None
 
     @property
     def bound(self) -> bool:

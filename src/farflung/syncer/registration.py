@@ -118,7 +118,7 @@ async def _mailbox(client: Client, target: Obj, wanted: RegistrationRequest, rep
 
     async def check() -> str | Pending:
         workspace = await _perhaps(provider.get(WORKSPACES, name), Workspace)
-        if workspace is None or not workspace.alive:
+        if workspace is None or workspace.is_terminating:
             return Pending(f"the mailbox {wanted.provider}:{name}", "the mailbox controller creates it; is it running?")
         if not workspace.ready:
             return Pending(f"the mailbox {wanted.provider}:{name} to be ready")

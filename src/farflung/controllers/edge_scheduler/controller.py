@@ -220,7 +220,7 @@ class EdgeScheduler:
             self._decided.pop(key, None)
             self._pace.forget(key)
             return None
-        if not placement.alive:
+        if placement.is_terminating:
             return None
         if (wait := self._pace.wait(key)) > 0:
             return wait

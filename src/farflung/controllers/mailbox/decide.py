@@ -38,10 +38,10 @@ class MailboxStep(Enum):
 
 
 def decide_workspace(target: SyncTarget | None, workspace: Workspace | None) -> MailboxStep:
-    wanted = target is not None and target.alive
+    wanted = target is not None and not target.is_terminating
     if workspace is None:
         return MailboxStep.CREATE if wanted else MailboxStep.NOTHING
-    if not workspace.alive:
+    if workspace.is_terminating:
         return MailboxStep.WAIT if wanted else MailboxStep.NOTHING
     if not wanted:
         return MailboxStep.DELETE if workspace.target_name else MailboxStep.LEAVE
@@ -53,13 +53,13 @@ def decide_workspace(target: SyncTarget | None, workspace: Workspace | None) -> 
 
 def is_ending(target: SyncTarget | None, workspace: Workspace) -> bool:
     """Whether this is a terminating mailbox."""
-    return not workspace.alive and bool(workspace.target_name or target is not None)
+    return workspace.is_terminating and bool(workspace.target_name or target is not None)
 
 
 def decide_binding(binding: ApiBinding | None, provider: str) -> MailboxStep:
     if binding is None:
         return MailboxStep.CREATE
-    if not binding.alive:
+    if binding.is_terminating:
         return MailboxStep.WAIT
     if binding.export != ExportReference(provider, EXPORT):
         return MailboxStep.DELETE

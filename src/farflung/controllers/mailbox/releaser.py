@@ -69,7 +69,7 @@ class Releaser:
         self._workspaces.subscribe(self._on_workspace)
 
     def _on_workspace(self, change: CacheChange[Workspace]) -> None:
-        if is_mailbox_name(change.key.name) and (change.new is None or not change.new.alive):
+        if is_mailbox_name(change.key.name) and (change.new is None or change.new.is_terminating):
             self.controller.queue.add(change.key.name)
 
     async def reconcile(self, name: str, worker: int) -> float | None:

@@ -83,7 +83,7 @@ class TargetReporter:
         key = self._mailboxes.target(name)
         target = None if key is None else self._targets.cache.get(key)
         config = self._config(name)
-        if key is None or target is None or not target.alive:
+        if key is None or target is None or target.is_terminating:
             self._reports.forget(name)
             return None
         if config is None:
@@ -97,7 +97,7 @@ class TargetReporter:
     def _config(self, name: str) -> SyncerHeartbeat | None:
         key = self._mailboxes.workspace(name)
         workspace = None if key is None else self._workspaces.cache.get(key)
-        if workspace is None or not workspace.alive:
+        if workspace is None or workspace.is_terminating:
             return None
         return self._configs.cache.get(Key(workspace.cluster, "", THE_ONE))
 

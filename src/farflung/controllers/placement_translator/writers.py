@@ -205,7 +205,10 @@ class Copier:
         try:
             if observed is None:
                 await self._create(copy, state, served, wanted)
-            elif observed.alive and (changed := project.update_of(orjson.loads(observed.document), wanted)) is not None:
+            elif (
+                not observed.is_terminating
+                and (changed := project.update_of(orjson.loads(observed.document), wanted)) is not None
+            ):
                 answer = await client.update(collection, changed)
                 self._log_write("Updated", copy)
                 self._feeds.assume(served, answer)
@@ -253,7 +256,7 @@ class Copier:
 
     async def _withdraw(self, copy: CopyKey, state: CopyState) -> None:
         observed, cluster, known = state.observed, state.cluster, self._known
-        if observed is None or not observed.ours or not observed.alive:
+        if observed is None or not observed.ours or observed.is_terminating:
             return
         if any(known.withdrawals.stays(*copy, key) for key in observed.placements):
             return
@@ -270,7 +273,7 @@ class Copier:
 
     def _failing(self, observed: ObservedObject) -> dict[PlacementKey, list[str]]:
         """The placements of a copy that may seem to be unwanted only because the engine fails with these objects."""
-        if not observed.ours or not observed.alive:
+        if not observed.ours or observed.is_terminating:
             return {}
         return {key: found for key in observed.placements if (found := self._failing_objects(key.cluster))}
 
@@ -403,7 +406,7 @@ class StatusWriter:
     def _seen(self, key: PlacementKey) -> Placement | None:
         """From the cache: the state lacks a placement with which the engine fails."""
         seen = self._placements.cache.get(Key(key.cluster, "", key.name))
-        return seen if seen is not None and seen.alive else None
+        return seen if seen is not None and not seen.is_terminating else None
 
     async def write(self, key: PlacementKey) -> float | None:
         """Seconds after which to write it again, or None: a change of the number of objects alone is paced."""

@@ -311,7 +311,7 @@ class Summaries:
     def _seen(self, copy: CopyKey) -> ObservedObject | None:
         cluster = self._known.mailboxes.get(copy.mailbox)
         seen = None if cluster is None else self._known.objects.get(cluster, copy.ref)
-        return seen if seen is not None and seen.ours and seen.alive else None
+        return seen if seen is not None and seen.ours and not seen.is_terminating else None
 
     def _put(
         self,

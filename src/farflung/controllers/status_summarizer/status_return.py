@@ -244,7 +244,7 @@ class StatusReturner:
         seen = self._known.objects.get(*one)
         watched = self._known.served_kinds.collection(one.cluster, one.ref.resource)
         request = self._request(one)
-        if watched is None or (seen is not None and (not seen.alive or seen.ours)):
+        if watched is None or (seen is not None and (seen.is_terminating or seen.ours)):
             return False
         client = self._everywhere.workspace(one.cluster)
         collection = Collection(one.ref.resource.group, watched.version, one.ref.resource.resource, "")
@@ -324,7 +324,7 @@ class StatusReturner:
         names = frozenset(key.name for key in requesting)
         [(mailbox, destination)] = mailboxes.items()
         copy = self._known.objects.get(self._known.mailboxes.get(mailbox, ""), one.ref)
-        if copy is None or not copy.alive or copy.placements.isdisjoint(requesting):
+        if copy is None or copy.is_terminating or copy.placements.isdisjoint(requesting):
             return ReturnRequest(1)
         status = orjson.loads(copy.document).get("status")
         return ReturnRequest(
