@@ -44,7 +44,7 @@ from farflung.hub.registry.read import decode_continue, encode_continue
 from farflung.hub.request import negotiation, options
 from farflung.hub.request.attributes import Attributes
 from farflung.hub.request.audit_policy import AuditPolicy, AuditPolicyError
-from farflung.hub.request.target import Target, parse_query, split_cluster, target_of
+from farflung.hub.request.target import Target, parse_query, route_of, target_of
 from farflung.hub.request.user import User
 from farflung.lib import yaml_loader
 from farflung.machinery import jsonpath, jsonpath_edit, quantity, selectors, times
@@ -141,7 +141,7 @@ def is_refused(outcome: list[object]) -> bool:
 
 def paths(data: bytes) -> None:
     """The parts of a target name it: no part contains a slash, and the path made of them has the same target."""
-    cluster, rest = split_cluster(data.decode("latin-1"))
+    cluster, rest, _ = route_of(data.decode("latin-1"))
     assert "/" not in cluster or "%" in data.decode("latin-1")
     assert rest.startswith("/")
     target = target_of(cluster, rest)

@@ -35,7 +35,7 @@ from farflung.hub.request.audit_policy import (
     AuditPolicy,
     default_policy,
 )
-from farflung.hub.request.target import RequestRoute, Target, split_cluster, target_of
+from farflung.hub.request.target import RequestRoute, Target, route_of, target_of
 from farflung.hub.request.user import User, user_info
 from farflung.lib.memory import remember
 from farflung.machinery.codec import protobuf, yaml
@@ -125,7 +125,7 @@ class AuditRecord:
 
     def _target(self) -> tuple[str, Target | None, Attributes]:
         """The logical cluster, and what was requested there."""
-        cluster, path, view = self.route or (*split_cluster(self.path), "")
+        cluster, path, view = self.route or route_of(self.path)
         target = target_of(cluster, path, view)
         if target is None:
             return cluster, None, attributes.of_path(self.method, path)
@@ -186,7 +186,7 @@ class AuditRecord:
         """Empty for a request that the policy does not select."""
         if self.level() == NONE:
             return ""
-        cluster, path, view = self.route or (*split_cluster(self.path), "")
+        cluster, path, view = self.route or route_of(self.path)
         user = "-" if self.user is None else shown(self.user.name)
         if self.by is not self.user and self.by is not None:
             user = f"{user} by={shown(self.by.name)}"

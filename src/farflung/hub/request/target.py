@@ -38,12 +38,13 @@ class RequestRoute(NamedTuple):
     view: str = ""  #: empty: everything that the cluster serves
 
 
-def split_cluster(path: str) -> tuple[str, str]:
-    """(cluster, the rest of the path).  The rest always begins with a slash, even for `*`, which is no path."""
+@remember(8192)
+def route_of(path: str) -> RequestRoute:
+    """The route outside of views.  Its path always begins with a slash, even for `*`, which is no path."""
     if not path.startswith("/clusters/"):
-        return DEFAULT_CLUSTER, path if path.startswith("/") else f"/{path}"
+        return RequestRoute(DEFAULT_CLUSTER, path if path.startswith("/") else f"/{path}")
     cluster, slash, rest = path[len("/clusters/") :].partition("/")
-    return unquote(cluster), slash + rest or "/"
+    return RequestRoute(unquote(cluster), slash + rest or "/")
 
 
 @remember(8192)

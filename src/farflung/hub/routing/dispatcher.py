@@ -13,7 +13,7 @@ from farflung.hub.registry.call import Call, Handler
 from farflung.hub.registry.pipeline import SUBRESOURCE_FIELDS
 from farflung.hub.registry.watch import Watches
 from farflung.hub.request.attributes import Attributes, Authorization
-from farflung.hub.request.target import DEFAULT_CLUSTER, RequestRoute, split_cluster
+from farflung.hub.request.target import DEFAULT_CLUSTER, RequestRoute, route_of
 from farflung.hub.request.user import User, is_administrator
 from farflung.machinery.errors import ApiError, Obj, method_not_allowed, no_such_path, no_such_resource, too_large
 
@@ -48,10 +48,10 @@ class OneCluster:
         return () if is_administrator(user) else self._authorizer.depends_on(route.cluster, attributes)
 
     def route(self, path: str, user: User) -> RequestRoute:
-        cluster, rest = split_cluster(path)
-        if cluster != DEFAULT_CLUSTER:
-            raise no_access(user, cluster)
-        return RequestRoute(cluster, rest)
+        route = route_of(path)
+        if route.cluster != DEFAULT_CLUSTER:
+            raise no_access(user, route.cluster)
+        return route
 
 
 def no_access(user: User, cluster: str) -> ApiError:
