@@ -25,7 +25,7 @@ def names_of(hub: LocalHub, group: str, version: str, plural: str, operation: st
     """The steps that the pipeline of a kind contains."""
     pipeline = hub.assembly.pipeline
     kind = hub.assembly.kinds.builtin.of(group, version, plural)
-    runs = [run for part in pipeline.compiled(kind, operation) for run in part]
+    runs = pipeline.compiled(kind, operation)[0]
     return [next(step.name for step in pipeline.steps if step.run == run) for run in runs]
 
 

@@ -168,7 +168,7 @@ class Pipeline:
         return [step for step in self.steps if step.applies(kind, operation)]
 
     def compiled(self, kind: Kind, operation: str) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
-        """The steps before Stage.FINISH, and those of it."""
+        """All steps, and those before Stage.FINISH."""
         known = self._compiled.get(operation)
         if known is None:
             known = self._compiled[operation] = WeakKeyDictionary()
@@ -176,30 +176,23 @@ class Pipeline:
         if found is None:
             steps = self.steps_of(kind, operation)
             found = known[kind] = (
+                tuple(step.run for step in steps),
                 tuple(step.run for step in steps if step.stage < Stage.FINISH),
-                tuple(step.run for step in steps if step.stage >= Stage.FINISH),
             )
         return found
 
-    async def run(self, write: Write, operation: str) -> None:
+    async def run(self, write: Write, operation: str, *, finishes: bool = True) -> None:
         """Raises ApiError.  The caller calls `write.roll_back` or `write.clean_up` afterwards."""
-        steps, finish = self.compiled(write.call.kind, operation)
-        await _run_steps(steps, write)
-        if not write.options.dry_run:
-            await _run_steps(finish, write)
+        steps, without_finish = self.compiled(write.call.kind, operation)
+        for step in steps if finishes and not write.options.dry_run else without_finish:
+            waiting = step(write)
+            if waiting is not None:
+                await waiting
 
-    async def check(self, write: Write, operation: str) -> None:
+    def check(self, write: Write, operation: str) -> Awaitable[None]:
         """The same for an operation whose steps only look at the object: a deletion, or a subresource that stores
         nothing."""
-        steps, _ = self.compiled(write.call.kind, operation)
-        await _run_steps(steps, write)
-
-
-async def _run_steps(steps: Iterable[Run], write: Write) -> None:
-    for step in steps:
-        waiting = step(write)
-        if waiting is not None:
-            await waiting
+        return self.run(write, operation, finishes=False)
 
 
 # --- check ----------------------------------------------------------------------------------------
