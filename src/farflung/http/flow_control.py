@@ -92,12 +92,12 @@ class Lane:
     def is_full(self) -> bool:
         return self.taken >= self.seats
 
-    def estimate(self, request: Request) -> float:
-        """Seconds until a request waits for something."""
-        return self._cost * (OVERHEAD + len(request.body))
+    def estimate(self, size: int) -> float:
+        """Seconds until a request with a body of this size waits for something."""
+        return self._cost * (OVERHEAD + size)
 
-    def learn(self, request: Request, seconds: float) -> None:
-        more = seconds / (OVERHEAD + len(request.body)) - self._cost
+    def learn(self, size: int, seconds: float) -> None:
+        more = seconds / (OVERHEAD + size) - self._cost
         self._cost += more * (RISING if more > 0 else FALLING)
 
 
@@ -133,9 +133,12 @@ class FlowControl:
         lane = self.reading if request.method in READING else self.mutating
         if self._waiting or self._spent >= BUSY or self._promised >= BUSY or lane.taken >= lane.seats:
             return self._enqueue(request, lane)
-        started = self.clock()
+        clock = self.clock
+        started = clock()
         answer = self._handler(request)
-        self.spend(self.clock() - started)
+        self._spent += clock() - started
+        if self._spent > NOTICED and not self._turn_ends:
+            self._await_end_of_turn()
         return answer if isinstance(answer, Response) else self._continued(request, answer, lane, None)
 
     @property
@@ -289,15 +292,16 @@ class InTurns:
         self._answer = answer
         self._lane = lane
         self._flow = flow  #: None: the event loop was free
-        self._seats = 1 + len(request.body) // SEAT
-        self._estimate = lane.estimate(request)
+        size = len(request.body)
+        self._seats = 1 + size // SEAT
+        self._estimate = lane.estimate(size)
         lane.taken += self._seats
         control.promise(self._estimate)
         if flow is not None:
             lane.queue.charge(flow, self._estimate)
 
     def __await__(self) -> Generator[Any, Any, Answer]:
-        control, request, clock = self._control, self._request, self._control.clock
+        control, request, lane, flow, clock = self._control, self._request, self._lane, self._flow, self._control.clock
         steps = self._answer.__await__()
         charged, is_first = self._estimate, True
         error: BaseException | None = None
@@ -312,14 +316,14 @@ class InTurns:
                 finally:
                     seconds = clock() - started
                     control.spend(seconds)
-                    if self._flow is not None:
-                        self._lane.queue.charge(self._flow, seconds - charged)
-                    charged = 0.0
+                    if flow is not None:
+                        lane.queue.charge(flow, seconds - charged)
+                        charged = 0.0
                     if is_first:
                         is_first = False
-                        self._lane.learn(request, seconds)
+                        lane.learn(len(request.body), seconds)
                 error = None
-                turn = control.give_way(request, self._flow, seconds) if waited is None else None
+                turn = control.give_way(request, flow, seconds) if waited is None else None
                 try:
                     if turn is not None:
                         yield from turn
@@ -330,7 +334,7 @@ class InTurns:
                 except BaseException as thrown:
                     error = thrown
         finally:
-            self._lane.taken -= self._seats
+            lane.taken -= self._seats
             control.seats_left()
 
     def _beside(self, turn: JobTurn) -> Generator[Any, Any, None]:
